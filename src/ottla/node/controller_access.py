@@ -168,7 +168,7 @@ class ControllerAccess:
     async def _submit(self, request: Any, requester: Requester) -> Any:
         """Submit a request to this node's controller, after its policies have judged the request."""
         controller = self._require_controller()
-        if self.policies is not None and self.policies.concern(request):
+        if self.policies is not None and self.policies.applies_to(request):
             return await self.policies.decide(controller, request, requester)
         return await controller.submit(request, requester)
 

@@ -1,6 +1,6 @@
-"""The plug-ins that a node's settings name: its authorizer, policies of its controller, assignors of its coordinators.
+"""The plug-ins that a node's settings name: authorizer, controller policies, consumer group assignors.
 
-A node without any pays nothing for them, not even the import of what runs them.
+A node without plug-ins does not even import the modules that run them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from ottla.node.policies import Policies
     from ottla.plugins import ServerInfo
     from ottla.plugins.authorizers import PluginAuthorizer
-    from ottla.plugins.loading import Loaded
+    from ottla.plugins.loading import LoadedPlugins
 
 Readiness = Mapping[str, "Callable[[], Awaitable[object]]"]
-"""What waits until the authorizer can decide on the requests of a listener, by the listener's name."""
+"""Functions that wait until the authorizer can decide on the requests of a listener, by listener."""
 POLICIES: Final = {
     "create.topic.policy.class.name": "create-topic",
     "alter.config.policy.class.name": "alter-config",
 }
 AUTHORIZER: Final = "authorizer.class.name"
 STANDARD: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The authorizer that is no plug-in."""
+"""Kafka's authorizer, which is built in."""
 
 
 class Plugins:
@@ -38,26 +38,26 @@ class Plugins:
 
     def __init__(self, settings: NodeSettings) -> None:
         self._settings = settings
-        self._loaded: Loaded | None = None
+        self._loaded: LoadedPlugins | None = None
         self.policies: Policies | None = None
-        """None where nobody is asked."""
+        """None without policies."""
         self.assignors: Mapping[str, Assignor] = {}
-        """By what the setting has for them."""
+        """By their entry in `group.consumer.assignors`."""
         self.authorizer: PluginAuthorizer | None = None
         self._readiness: Readiness = {}
 
     async def start(self) -> None:
-        """Make all that are named; raises NodeFailed."""
-        if not any(_named(self._settings)):
+        """Load all plug-ins. Raise NodeFailed."""
+        if not any(_required_plugins(self._settings)):
             return
         from ottla.node.policies import Policies
-        from ottla.plugins.loading import Kind, Loaded, Wanted, WrongPlugin
+        from ottla.plugins.loading import InvalidPlugin, Kind, LoadedPlugins, PluginSpec
 
-        wanted = [Wanted(Kind(kind), setting, name) for kind, setting, name in _named(self._settings)]
-        self._loaded = Loaded()
+        specs = [PluginSpec(Kind(kind), setting, name) for kind, setting, name in _required_plugins(self._settings)]
+        self._loaded = LoadedPlugins()
         try:
-            await self._loaded.load(wanted, self._settings.given)
-        except WrongPlugin as wrong:
+            await self._loaded.load(specs, self._settings.given)
+        except InvalidPlugin as wrong:
             raise NodeFailed(str(wrong)) from wrong
         self.authorizer = self._loaded.authorizer
         self.assignors = self._loaded.assignors
@@ -68,17 +68,17 @@ class Plugins:
             )
 
     async def start_authorizer(self, cluster_id: str, ports: Mapping[str, int], spawn: Spawn) -> None:
-        """Let the authorizer begin to work, with the listeners that the node has bound; raises NodeFailed."""
+        """Start the authorizer with the bound listeners. Raise NodeFailed."""
         if self.authorizer is None:
             return
         server = _server_info(self._settings, cluster_id, ports)
         try:
             self._readiness = await self.authorizer.start(server, spawn)
         except Exception as error:
-            raise NodeFailed(f"{AUTHORIZER}={self.authorizer.name}: it cannot start: {error}") from error
+            raise NodeFailed(f"{AUTHORIZER}={self.authorizer.name}: it failed to start: {error}") from error
 
     async def authorizer_ready(self, *listeners: str) -> None:
-        """Wait until the authorizer can decide on the requests of these listeners; raises NodeFailed."""
+        """Wait until the authorizer can decide on requests of these listeners. Raise NodeFailed."""
         for listener in listeners:
             wait = self._readiness.get(listener)
             if self.authorizer is None or wait is None:
@@ -91,7 +91,7 @@ class Plugins:
                 ) from error
 
     async def stop(self) -> None:
-        """Let them close."""
+        """Close all plug-ins."""
         if self._loaded is not None:
             await asyncio.get_running_loop().run_in_executor(None, self._loaded.close)
 
@@ -100,10 +100,11 @@ class Plugins:
             self.assignors[each].name if each in self.assignors else built_in_assignor(each)
             for each in _assignors(self._settings)
         )
-        again = [name for name, times in Counter(names).items() if times > 1]
-        if again:
+        duplicates = [name for name, times in Counter(names).items() if times > 1]
+        if duplicates:
             raise NodeFailed(
-                f"{ASSIGNORS}: more than one of them is named {again[0]}, and members ask for them by name"
+                f"{ASSIGNORS}: more than one assignor is named {duplicates[0]}, but members choose them by name:"
+                " remove all but one"
             )
 
 
@@ -127,8 +128,8 @@ def _server_info(settings: NodeSettings, cluster_id: str, ports: Mapping[str, in
     )
 
 
-def _named(settings: NodeSettings) -> Iterator[tuple[str, str, str]]:
-    """What kind of plug-in each setting names, of those that this node needs."""
+def _required_plugins(settings: NodeSettings) -> Iterator[tuple[str, str, str]]:
+    """Yield the kind, setting and name of each plug-in that this node's roles need."""
     if (name := settings.text(AUTHORIZER)) and name != STANDARD:
         yield "authorizer", AUTHORIZER, name
     if settings.is_controller:

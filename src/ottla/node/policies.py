@@ -1,8 +1,8 @@
-"""The policies of the active controller are asked before it decides, as decisions wait for nobody.
+"""Asks the policies of the active controller before it decides, because decisions are synchronous.
 
-A request is first decided without consequences, which shows what the policies have to be asked: that, and when, is for
-the decision to say. They are asked, and the request is decided again with what they said, until no question is left;
-only then it counts. A question that has no answer is a refusal, so that nothing can get past a policy.
+A request is first rehearsed: decided without effect, to find out what the policies must judge. They judge it, and the
+request is rehearsed again with their verdicts until no question is open. Then it is decided for real. A question
+without a verdict counts as a refusal, so that no change can bypass a policy.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _JUDGED: Final = (CreateTopicsRequest, AlterConfigsRequest, IncrementalAlterConf
 
 
 class Deciding(Protocol):
-    """The active controller, as far as policies are concerned."""
+    """The part of the active controller that policies use."""
 
     def rehearse(self, request: Any, requester: Requester, verdicts: Verdicts) -> None: ...
 
@@ -33,7 +33,7 @@ class Deciding(Protocol):
 
 
 class Verdicts:
-    """What policies have said of the questions of one request, and what they have still to be asked."""
+    """The verdicts on the questions of one request, and the questions that are still open."""
 
     def __init__(self, *, of_topics: bool, of_configs: bool) -> None:
         self._of_topics = of_topics
@@ -44,7 +44,7 @@ class Verdicts:
         self.open_configs: list[AlteredConfigs] = []
 
     def put_into(self, options: ControllerOptions) -> ControllerOptions:
-        """A controller's options with these policies."""
+        """Return the controller's options with these verdicts as policies."""
         return replace(
             options,
             create_topic_policy=self._on_topic if self._of_topics else None,
@@ -52,7 +52,7 @@ class Verdicts:
         )
 
     def close(self, topics: Sequence[Verdict], configs: Sequence[Verdict]) -> None:
-        """The open questions have been answered."""
+        """Record the verdicts on the open questions."""
         for topic, verdict in zip(self.open_topics, topics, strict=True):
             self._topics[topic.name] = topic, verdict
         for altered, verdict in zip(self.open_configs, configs, strict=True):
@@ -78,32 +78,32 @@ class Verdicts:
 
 
 def _unasked() -> PolicyViolation:
-    return PolicyViolation("The cluster changed while its policy was asked: ask again.")
+    return PolicyViolation("The cluster changed while its policy was being consulted; retry the request.")
 
 
 class Policies:
-    """The policies of this node, for when its controller is the active one."""
+    """The policies of this node's controller."""
 
     def __init__(self, of_topics: Policy | None, of_configs: Policy | None) -> None:
         self._of_topics = of_topics
         self._of_configs = of_configs
 
-    def concern(self, request: Any) -> bool:
-        """Whether a request may need them."""
+    def applies_to(self, request: Any) -> bool:
+        """Return whether a request may need a policy."""
         return isinstance(request, _JUDGED)
 
     async def decide(self, controller: Deciding, request: Any, requester: Requester) -> Any:
-        """The controller's answer to a request, with all that the policies say of it."""
+        """Consult the policies, then submit the request; return the controller's answer."""
         verdicts = Verdicts(of_topics=self._of_topics is not None, of_configs=self._of_configs is not None)
         while True:
             controller.rehearse(request, requester, verdicts)
             topics, configs = verdicts.open_topics, verdicts.open_configs
             if not topics and not configs:
                 return await controller.submit(request, requester, verdicts)
-            verdicts.close(await _judged(self._of_topics, topics), await _judged(self._of_configs, configs))
+            verdicts.close(await _judge(self._of_topics, topics), await _judge(self._of_configs, configs))
 
 
-async def _judged(policy: Policy | None, questions: Sequence[Any]) -> list[Verdict]:
+async def _judge(policy: Policy | None, questions: Sequence[Any]) -> list[Verdict]:
     if policy is None or not questions:
         return []
     return await policy.judge(questions)

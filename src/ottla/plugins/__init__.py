@@ -1,12 +1,12 @@
-"""Plug-ins of a node: what an operator names in `server.properties` to have a say in what the cluster does.
+"""The interfaces of plug-ins, which operators name in `server.properties` to extend a cluster.
 
     create.topic.policy.class.name=shop.rules:NamedAfterTeams
     alter.config.policy.class.name=shop.rules:KeepsAWeek
     group.consumer.assignors=shop.assigning:Nearest,uniform
     authorizer.class.name=shop.rights:OwnTopicsOnly
 
-A value with a colon names a module and a class in it, which are imported when the node starts (`PYTHONPATH` says where
-else to look). Any other is a class of Java, made for Apache Kafka, which runs in a JVM beside the node: `CLASSPATH` is
+A value with a colon names a Python module and a class in it, imported when the node starts (`PYTHONPATH` may add
+folders). Any other value is a Java class written for Apache Kafka, which runs in a JVM beside the node: `CLASSPATH` is
 its class path, `JAVA_TOOL_OPTIONS` has its options.
 
     from ottla.plugins import NewTopic, PolicyViolation
@@ -17,16 +17,16 @@ its class path, `JAVA_TOOL_OPTIONS` has its options.
 
         def validate(self, request: NewTopic) -> None:
             if request.name.partition(".")[0] not in self.teams:
-                raise PolicyViolation(f"{request.name} is named after no team")
+                raise PolicyViolation(f"{request.name} does not begin with the name of a team")
 
-A plug-in is made once, without arguments. It may have `configure(settings)`, which is given the node's configuration
-file as it stands, and `close()`, called when the node stops. Policies are asked one question at a time, in a thread of
-their own, on the active controller; an assignor is asked on the event loop of the group's coordinator, where all else
-waits for it: it should take milliseconds.
+A plug-in is created once, without arguments. It may have `configure(settings)`, which receives the node's configuration
+file, and `close()`, called when the node stops. Policies are called on the active controller, in a thread of their own,
+one call at a time. An assignor is called on the event loop of the group's coordinator and blocks it, so it should
+return within milliseconds.
 
-An authorizer decides on every request of clients and of other nodes, on brokers and on controllers. It is asked in a
-thread of its own, one question at a time, and only the request in question waits for the answer. All that a request
-does with resources of one kind is one question:
+An authorizer decides on every request of clients and other nodes, on brokers and on controllers. It is called in a
+thread of its own, one call at a time, and only the request in question waits. All actions of a request on resources of
+one type are one call:
 
     from ottla.plugins import Action, Operation, RequestContext
 
@@ -35,10 +35,10 @@ does with resources of one kind is one question:
             user = context.principal.removeprefix("User:")
             return [user == "admin" or action.name.startswith(f"{user}.") for action in actions]
 
-If it raises, does not answer within 10 s or answers something else than a list of as many booleans, the request fails
-with UNKNOWN_SERVER_ERROR and does nothing; an ApiError (`ottla.protocol.errors`) that it raises is answered instead.
-Principals of the cluster's own nodes need CLUSTER_ACTION on the cluster. The ACLs in the cluster's metadata are for
-Kafka's StandardAuthorizer: an authorizer that has rules of its own keeps them itself, and may offer to change them.
+If it raises, takes longer than 10 s or does not return one boolean for each action, the request fails with
+UNKNOWN_SERVER_ERROR and has no effect. If it raises an ApiError (`ottla.protocol.errors`), the client receives that
+error. Principals of the cluster's own nodes need CLUSTER_ACTION on the cluster. The ACLs in the cluster's metadata are
+for Kafka's StandardAuthorizer only: other authorizers store their own rules, and may support changing them.
 
 Imports `metadata`, `coordinators`, `broker` and what is below them; only `node` imports it.
 """
@@ -83,33 +83,33 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class AlteredConfigs:
-    """Settings that somebody wants to alter, for a policy to judge."""
+    """Config changes of one resource, for a policy to judge."""
 
     resource_type: str
     """`TOPIC`, `BROKER`, `GROUP` or `CLIENT_METRICS`."""
     resource_name: str
-    """Empty for the default of all brokers."""
+    """Empty for the defaults of all brokers."""
     configs: Mapping[str, str | None]
-    """Those that would change, with their new values; None takes a setting away."""
+    """The changed configs with their new values; None removes a config."""
 
 
 class CreateTopicPolicy(Protocol):
-    """Judges topics before they are made, and requests that only ask whether they could be."""
+    """Judges topics before they are created, also for requests that only validate."""
 
     def validate(self, request: NewTopic) -> None:
-        """Raise PolicyViolation if there must be no such topic; the client is told the message."""
+        """Raise PolicyViolation to refuse the topic. The client receives the message."""
 
 
 class AlterConfigPolicy(Protocol):
-    """Judges settings before they are altered, and those that new topics come with."""
+    """Judges config changes, and the configs of new topics."""
 
     def validate(self, request: AlteredConfigs) -> None:
-        """Raise PolicyViolation if they must not be altered so; the client is told the message."""
+        """Raise PolicyViolation to refuse the change. The client receives the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that some member of a group reads."""
+    """A topic that at least one member of a group subscribes to."""
 
     partitions: int
     racks: tuple[frozenset[str], ...]
@@ -121,9 +121,9 @@ class Member:
     """A member of a group, as an assignor sees it."""
 
     topics: frozenset[str]
-    """What it wants to read."""
+    """The subscribed topics."""
     partitions: Mapping[str, tuple[int, ...]]
-    """What it should have had so far, by topic."""
+    """The partitions of the current target assignment, by topic."""
     instance_id: str | None
     rack_id: str | None
 
@@ -133,31 +133,33 @@ class Group:
     """A consumer group, as an assignor sees it."""
 
     members: Mapping[str, Member]
-    """By their ids."""
+    """By member id."""
     topics: Mapping[str, Topic]
-    """By their names: all that some member reads."""
+    """By name: all subscribed topics."""
 
 
 class Assignor(Protocol):
-    """Says who of a consumer group should read what. Members ask for it by its name (`group.remote.assignor`)."""
+    """Assigns partitions to the members of a consumer group. Members choose it by name (`group.remote.assignor`)."""
 
     name: str
 
     def assign(self, group: Group) -> Mapping[str, Mapping[str, Iterable[int]]]:
-        """Partitions by topic, by member id. Whoever is left out gets nothing; raise AssignmentFailed if all should
-        stay as it is and the member that speaks is to be told why."""
+        """Return partitions by topic, by member id. Members left out get none.
+
+        Raise AssignmentFailed to keep the current assignment; the requesting member receives the message.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The request that an authorizer is asked about."""
+    """The request to authorize."""
 
     principal: str
     """Such as `User:alice`; `User:ANONYMOUS` where clients do not authenticate."""
     has_token: bool
     """Whether the client authenticated with a delegation token."""
     address: str
-    """The client's address. Of a request that a broker handed on, it is that of the broker's client."""
+    """The client's address, also if a broker forwarded the request."""
     listener: str
     security_protocol: str
     """`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`."""
@@ -181,25 +183,25 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:
-    """The node that an authorizer decides for."""
+    """The node that the authorizer runs on."""
 
     cluster_id: str
     node_id: int
     endpoints: tuple[Endpoint, ...]
     inter_broker_endpoint: Endpoint
-    """The listener of the other brokers; on a node that is only a controller, its first listener."""
+    """The inter-broker listener; on a node that is only a controller, its first listener."""
     early_start_listeners: frozenset[str]
-    """The listeners that must be open before an authorizer can learn of the cluster: `early.start.listeners`."""
+    """The listeners that must open before the authorizer is ready: `early.start.listeners`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Describes ACLs; None stands for any value. Numbers are those of Kafka's protocol."""
+    """A filter for ACLs; None matches any value. Numbers are those of Kafka's protocol."""
 
     resource_type: int | None = None
     resource_name: str | None = None
     pattern_type: int | None = None
-    """3 (LITERAL), 4 (PREFIXED), or 2 for all ACLs that concern a resource of the name."""
+    """3 (LITERAL), 4 (PREFIXED), or 2 (MATCH) for all ACLs that apply to a resource of that name."""
     principal: str | None = None
     host: str | None = None
     operation: int | None = None
@@ -207,7 +209,7 @@ class AclFilter:
     """2 (DENY) or 3 (ALLOW)."""
 
     def matches(self, acl: Acl) -> bool:
-        """Whether an ACL is one of those described."""
+        """Return whether an ACL matches."""
         any_code = 1
         return matches(
             DeleteAclsFilter(
@@ -224,33 +226,33 @@ class AclFilter:
 
 
 class Authorizer(Protocol):
-    """Decides what clients and other nodes may do. Everything except `authorize` may be left out."""
+    """Decides what clients and other nodes may do. Only `authorize` is required."""
 
     def authorize(self, context: RequestContext, actions: Sequence[Action]) -> Sequence[bool]:
-        """Whether each of the actions is allowed, in their order."""
+        """Return whether each action is allowed, in order."""
 
     def authorize_by_resource_type(
         self, context: RequestContext, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether the operation is allowed on at least one resource of the type; left out, it never is.
+        """Return whether the operation is allowed on at least one resource of the type. Without this method it is not.
 
-        It is asked when an idempotent producer without a transactional id may not IDEMPOTENT_WRITE on the cluster.
+        Called for an idempotent producer without a transactional id that lacks IDEMPOTENT_WRITE on the cluster.
         """
 
     def start(self, server: ServerInfo) -> Mapping[str, Future[None]] | None:
-        """Begin to work. A listener in the result takes requests once its future is done; the others do at once.
+        """Start the authorizer. A listener in the result accepts requests once its future is done, others at once.
 
         If a future fails, the node does not start.
         """
 
     def create_acls(self, context: RequestContext, acls: Sequence[Acl]) -> Sequence[Exception | None]:
-        """Add ACLs, on the active controller; for each, None or the ApiError why not. Left out, none can be added."""
+        """Add ACLs, on the active controller. Return None or an ApiError for each. Without it, none can be added."""
 
     def delete_acls(self, context: RequestContext, filters: Sequence[AclFilter]) -> Sequence[Sequence[Acl] | Exception]:
-        """Remove ACLs, on the active controller; for each filter, those removed or the ApiError why none was."""
+        """Remove ACLs, on the active controller. Return the removed ACLs or an ApiError for each filter."""
 
     def acls(self, wanted: AclFilter) -> Iterable[Acl]:
-        """The ACLs that a filter describes. Left out, there are none to show."""
+        """Return the ACLs that match a filter. Without this method there are none to list."""
 
     def close(self) -> None:
-        """The node stops."""
+        """Release resources when the node stops."""

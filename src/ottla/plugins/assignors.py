@@ -1,7 +1,7 @@
-"""Assignors as a group coordinator asks them, of either language.
+"""Consumer group assignors that are plug-ins, in Python or in Java.
 
-A decision about a group is made in one go, and so the answer is waited for, with all that the node's event loop does:
-for a class of Java that is a fraction of a millisecond for a small group, and at most `TIMEOUT_S`.
+A group decision is synchronous, so the event loop blocks until the assignor returns. A Java class takes a fraction of a
+millisecond for a small group, and at most `TIMEOUT_S`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ottla.protocol.errors import ApiError, CoordinatorLoading, UnknownServerErr
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 5.0
-"""Nothing else happens on the node meanwhile: it must be less than its session with the controller."""
+"""The event loop blocks for this long at most: it must be less than the broker's session timeout."""
 
 
 class PythonAssignor:
-    """An assignor that is a class of Python."""
+    """An assignor that is a Python class."""
 
     def __init__(self, name: str, plugin: Any) -> None:
         self.name = name
@@ -36,21 +36,21 @@ class PythonAssignor:
     def assign(self, group: coordinator.GroupSpec, image: Image) -> dict[str, Target]:
         """The new targets by member; raises AssignmentFailed."""
         try:
-            return _targets(self._plugin.assign(_seen(group, image)), image)
+            return _targets_by_ids(self._plugin.assign(_group_by_names(group, image)), image)
         except (AssignmentFailed, ApiError):
             raise
-        except (Exception, SystemExit) as error:  # in whatever way it fails, the node goes on
+        except (Exception, SystemExit) as error:  # a plug-in must not stop the node
             logger.error("the assignor %s failed", self.name, exc_info=error)
             raise UnknownServerError(f"The assignor {self.name} failed.") from error
 
 
-def _seen(group: coordinator.GroupSpec, image: Image) -> Group:
-    """The group by names: the plug-in knows no ids."""
+def _group_by_names(group: coordinator.GroupSpec, image: Image) -> Group:
+    """Return the group with topic names instead of ids."""
     topics = {topic.name: topic for topic_id in group.partitions if (topic := image.topic_by_id(topic_id)) is not None}
     members = {
         member_id: Member(
-            frozenset(_named(dict.fromkeys(reader.topics, ()), image)),
-            _named(reader.target, image),
+            frozenset(_by_names(dict.fromkeys(reader.topics, ()), image)),
+            _by_names(reader.target, image),
             reader.instance_id,
             reader.rack_id,
         )
@@ -60,29 +60,29 @@ def _seen(group: coordinator.GroupSpec, image: Image) -> Group:
     return Group(members, {name: Topic(len(topic.partitions), _racks(topic, racks)) for name, topic in topics.items()})
 
 
-def _named(partitions: Mapping[bytes, tuple[int, ...]], image: Image) -> dict[str, tuple[int, ...]]:
+def _by_names(partitions: Mapping[bytes, tuple[int, ...]], image: Image) -> dict[str, tuple[int, ...]]:
     found = ((image.topic_by_id(topic_id), each) for topic_id, each in partitions.items())
     return {topic.name: each for topic, each in found if topic is not None}
 
 
-def _targets(made: Mapping[str, Mapping[str, Iterable[int]]], image: Image) -> dict[str, Target]:
-    """By ids again; raises AssignmentFailed for what is not there."""
-    return {member_id: dict(_target(member_id, owned, image)) for member_id, owned in made.items()}
+def _targets_by_ids(made: Mapping[str, Mapping[str, Iterable[int]]], image: Image) -> dict[str, Target]:
+    """Return the assignment with topic ids. Raise AssignmentFailed for unknown partitions."""
+    return {member_id: dict(_target_by_ids(member_id, owned, image)) for member_id, owned in made.items()}
 
 
-def _target(
+def _target_by_ids(
     member_id: str, owned: Mapping[str, Iterable[int]], image: Image
 ) -> Iterable[tuple[bytes, tuple[int, ...]]]:
     for name, given in owned.items():
         topic, partitions = image.topic(name), tuple(sorted({*given}))
         if topic is None or any(topic.partition(number) is None for number in partitions):
-            raise AssignmentFailed(f"it gives {member_id} partitions of {name} that are not there")
+            raise AssignmentFailed(f"it assigns partitions of {name} to {member_id} that do not exist")
         if partitions:
             yield topic.id, partitions
 
 
 class JavaAssignor:
-    """An assignor that is a class of Java, asked in the JVM."""
+    """An assignor that is a Java class, called in the JVM."""
 
     def __init__(self, name: str, jvm: Jvm, index: int) -> None:
         self.name = name
@@ -91,7 +91,7 @@ class JavaAssignor:
 
     def assign(self, group: coordinator.GroupSpec, image: Image) -> dict[str, Target]:
         """The new targets by member; raises AssignmentFailed, or CoordinatorLoading while nobody can be asked."""
-        answer = self._jvm.ask(self._index, _told(group, image))
+        answer = self._jvm.ask(self._index, _encode_group(group, image))
         try:
             made = answer.result(TIMEOUT_S)
         except Refused as refused:
@@ -100,7 +100,7 @@ class JavaAssignor:
             logger.error("the assignor %s failed: %s", self.name, failed)
             raise UnknownServerError(f"The assignor {self.name} failed.") from None
         except TimeoutError:
-            logger.error("the assignor %s did not answer within %d s: its JVM is ended", self.name, TIMEOUT_S)
+            logger.error("the assignor %s did not answer within %d s; restarting its JVM", self.name, TIMEOUT_S)
             self._jvm.give_up()
             raise CoordinatorLoading(f"The assignor {self.name} did not answer in time.") from None
         except NoAnswer as error:
@@ -111,8 +111,8 @@ class JavaAssignor:
         }
 
 
-def _told(group: coordinator.GroupSpec, image: Image) -> list[object]:
-    """The group as it is sent: topics by their place in a list, and each set of racks once."""
+def _encode_group(group: coordinator.GroupSpec, image: Image) -> list[object]:
+    """Encode the group for the JVM: topics by their index in a list, and each set of racks once."""
     places = {topic_id: place for place, topic_id in enumerate(group.partitions)}
     sets: dict[frozenset[str], int] = {}
     racks = _racks_of_brokers(image)
@@ -143,7 +143,7 @@ def _racks_of_brokers(image: Image) -> dict[int, str]:
 
 
 def _racks(topic: KnownTopic, racks: Mapping[int, str]) -> tuple[frozenset[str], ...]:
-    """Where each partition has replicas, as far as their brokers say."""
+    """Return the racks with replicas of each partition. Brokers without a rack do not count."""
     return tuple(
         frozenset(racks[broker] for broker in partition.replicas if broker in racks) for partition in topic.partitions
     )

@@ -1,7 +1,7 @@
-"""Authorizers that are plug-ins, of either language.
+"""Authorizers that are plug-ins, in Python or in Java.
 
-They answer later: in a thread, or in the JVM. Only the request in question waits. An authorizer that raises, does not
-answer in time or is gone has allowed nothing: the request fails, and the first failure of a row is logged.
+They run in a thread or in the JVM, and only the request in question waits. If an authorizer raises, times out or is
+gone, the request fails. Of consecutive failures, only the first is logged.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from ottla.replication.runtime import Spawn
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 10.0
-"""How long an authorizer may take for a question of a request; a client waits for 30 s."""
+"""The timeout for one question; clients wait for 30 s."""
 CHANGE_TIMEOUT_S: Final = 25.0
-"""How long it may take to change ACLs, which may be kept far away."""
+"""The timeout for changes of ACLs, which the authorizer may store remotely."""
 _ANY_CODE: Final = 1
 _NO_ANSWERS: Final[Answers] = {}
 Outcome = ApiError | None
 Removal = tuple[Outcome, Sequence[tuple[Acl, Outcome]]]
-"""What became of one filter: an error, or the ACLs that it removed and those that it could not remove."""
+"""The result of one filter: an error, or each matching ACL with None or the error of its removal."""
 T = TypeVar("T")
 
 
 class Plugin(Protocol):
-    """An authorizer of either language."""
+    """An authorizer in Python or Java."""
 
     def start(self, server: ServerInfo) -> Awaitable[Mapping[str, Callable[[], Awaitable[object]]]]: ...
 
@@ -64,10 +64,10 @@ class Plugin(Protocol):
 
 
 class PluginAuthorizer:
-    """The authorizer of a node, asked once for each kind of question of a request."""
+    """The authorizer of a node. Each kind of question of a request is one call."""
 
     asks_always = True
-    """It may change its mind at any time."""
+    """Its decisions may change at any time, so they are not cached."""
 
     def __init__(self, name: str, plugin: Plugin) -> None:
         self.name = name
@@ -81,13 +81,13 @@ class PluginAuthorizer:
         return self
 
     async def start(self, server: ServerInfo, spawn: Spawn) -> Mapping[str, Callable[[], Awaitable[object]]]:
-        """Begin to work; what waits until it is ready for the requests of a listener, by the listener's name."""
+        """Start the plug-in. Return, by listener, functions that wait until it can decide on requests there."""
         self._spawn = spawn
         self._protocols = {endpoint.listener: endpoint.security_protocol for endpoint in server.endpoints}
         return await self._plugin.start(server)
 
     def authorize(self, call: Any, actions: Sequence[Action]) -> list[bool]:
-        """Whether each of the actions is allowed; raises Unanswered before the authorizer has decided."""
+        """Return whether each action is allowed. Raise Unanswered until the plug-in has decided."""
         known: Answers = getattr(call, "answers", _NO_ANSWERS)
         try:
             return [known[action] for action in actions]
@@ -95,7 +95,7 @@ class PluginAuthorizer:
             raise _Question(self, actions, partial(self._authorized, self._context(call), actions)) from None
 
     def authorize_any(self, call: Any, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the operation is allowed on anything of a kind; raises Unanswered as well."""
+        """Return whether the operation is allowed on any resource of a kind. Raise Unanswered as well."""
         question = ("any", operation, kind)
         known: Answers = getattr(call, "answers", _NO_ANSWERS)
         if question not in known:
@@ -103,11 +103,11 @@ class PluginAuthorizer:
         return known[question]
 
     async def acls(self, wanted: DeleteAclsFilter) -> Iterable[Acl]:
-        """The ACLs that a filter describes."""
-        return sorted(await self._asked(self._plugin.acls(wanted), TIMEOUT_S))
+        """Return the ACLs that match a filter."""
+        return sorted(await self._answer_of(self._plugin.acls(wanted), TIMEOUT_S))
 
     async def create_acls(self, call: Any, request: CreateAclsRequest) -> CreateAclsResponse:
-        """Add ACLs; one that cannot be added spoils only its own answer."""
+        """Add ACLs. An error concerns only its own ACL."""
         acls = [
             Acl(
                 creation.resource_type,
@@ -120,7 +120,7 @@ class PluginAuthorizer:
             )
             for creation in request.creations
         ]
-        outcomes = await self._asked(self._plugin.create_acls(self._context(call), acls), CHANGE_TIMEOUT_S)
+        outcomes = await self._answer_of(self._plugin.create_acls(self._context(call), acls), CHANGE_TIMEOUT_S)
         results = [
             AclCreationResult()
             if error is None
@@ -132,12 +132,14 @@ class PluginAuthorizer:
     async def delete_acls(self, call: Any, request: DeleteAclsRequest) -> DeleteAclsResponse:
         """Remove ACLs."""
         asked = self._plugin.delete_acls(self._context(call), request.filters)
-        removals = await self._asked(asked, CHANGE_TIMEOUT_S)
+        removals = await self._answer_of(asked, CHANGE_TIMEOUT_S)
         return DeleteAclsResponse(
             filter_results=[
                 DeleteAclsFilterResult(
-                    **_shown(error),
-                    matching_acls=[DeleteAclsMatchingAcl(**_shown(why), **acl._asdict()) for acl, why in removed],
+                    **_error_fields(error),
+                    matching_acls=[
+                        DeleteAclsMatchingAcl(**_error_fields(why), **acl._asdict()) for acl, why in removed
+                    ],
                 )
                 for _, (error, removed) in zip(request.filters, removals, strict=True)
             ]
@@ -163,21 +165,21 @@ class PluginAuthorizer:
         )
 
     async def _authorized(self, context: RequestContext, actions: Sequence[Action]) -> list[bool]:
-        return await self._asked(_booleans(self._plugin.authorize(context, actions), len(actions)), TIMEOUT_S)
+        return await self._answer_of(_booleans(self._plugin.authorize(context, actions), len(actions)), TIMEOUT_S)
 
     async def _any_authorized(self, context: RequestContext, operation: Operation, kind: ResourceType) -> list[bool]:
-        return [await self._asked(self._plugin.authorize_any(context, operation, kind), TIMEOUT_S) is True]
+        return [await self._answer_of(self._plugin.authorize_any(context, operation, kind), TIMEOUT_S) is True]
 
-    async def _asked(self, answer: Awaitable[T], timeout_s: float) -> T:
-        """The plug-in's answer; raises the ApiError that the client is answered with if there is none."""
+    async def _answer_of(self, answer: Awaitable[T], timeout_s: float) -> T:
+        """Return the plug-in's answer. Raise an ApiError for the client if it fails or times out."""
         cause: BaseException | None = None
         try:
             found = await asyncio.wait_for(answer, timeout_s)
         except ApiError:
-            self._answers_again()
+            self._log_recovery()
             raise
         except Refused as refused:
-            self._answers_again()
+            self._log_recovery()
             code, message = refused.args[0]
             raise by_code(code)(message) from None
         except TimeoutError:
@@ -185,29 +187,29 @@ class PluginAuthorizer:
             self._plugin.give_up()
         except (NoAnswer, Failed) as error:
             reason = str(error)
-        except Exception as error:  # noqa: BLE001 (in whatever way it fails, it has allowed nothing)
+        except Exception as error:  # noqa: BLE001 (any failure denies the request)
             reason, cause = repr(error), error
         else:
-            self._answers_again()
+            self._log_recovery()
             return found
         if not self._is_failing:
             self._is_failing = True
             logger.error(
-                "the authorizer %s failed: %s; until it answers again, every request that it must decide on fails",
+                "the authorizer %s failed: %s; requests that it must decide on fail until it answers again",
                 self.name,
                 reason,
                 exc_info=cause,
             )
         raise UnknownServerError("The authorizer could not decide.")
 
-    def _answers_again(self) -> None:
+    def _log_recovery(self) -> None:
         if self._is_failing:
             self._is_failing = False
             logger.warning("the authorizer %s answers again", self.name)
 
 
 class _Question(Unanswered):
-    """A question that is put to the plug-in when somebody waits for its answer."""
+    """A question that is sent to the plug-in when its answer is awaited."""
 
     def __init__(
         self, authorizer: PluginAuthorizer, questions: Sequence[Hashable], ask: Callable[[], Awaitable[list[bool]]]
@@ -237,7 +239,7 @@ class _Question(Unanswered):
 
 
 class PythonAuthorizer:
-    """An authorizer that is a class of Python, asked in a thread."""
+    """An authorizer that is a Python class, called in a thread."""
 
     def __init__(self, plugin: Any, thread: PluginThread) -> None:
         self._plugin = plugin
@@ -264,18 +266,20 @@ class PythonAuthorizer:
 
     async def create_acls(self, context: RequestContext, acls: Sequence[Acl]) -> Sequence[Outcome]:
         create = self._method("create_acls")
-        return [_error(outcome) for outcome in await self._in_thread(create, context, acls)]
+        return [_python_outcome(outcome) for outcome in await self._in_thread(create, context, acls)]
 
     async def delete_acls(self, context: RequestContext, filters: Sequence[DeleteAclsFilter]) -> Sequence[Removal]:
         delete = self._method("delete_acls")
         outcomes = await self._in_thread(delete, context, [_filter(wanted) for wanted in filters])
         return [
-            (_error(outcome), ()) if isinstance(outcome, Exception) else (None, [(acl, None) for acl in outcome])
+            (_python_outcome(outcome), ())
+            if isinstance(outcome, Exception)
+            else (None, [(acl, None) for acl in outcome])
             for outcome in outcomes
         ]
 
     def give_up(self) -> None:
-        """A thread cannot be ended; the questions behind the one that hangs fail in their turn."""
+        """Do nothing: a thread cannot be killed. The questions that wait behind time out too."""
 
     def _method(self, name: str) -> Callable[..., Any]:
         found: Callable[..., Any] | None = getattr(self._plugin, name, None)
@@ -291,7 +295,7 @@ _AUTHORIZE, _AUTHORIZE_ANY, _CREATE, _DELETE, _SHOW, _START, _WAIT = range(7)
 
 
 class JavaAuthorizer:
-    """An authorizer that is a class of Java, asked in the JVM."""
+    """An authorizer that is a Java class, called in the JVM."""
 
     def __init__(self, jvm: Jvm, index: int) -> None:
         self._jvm = jvm
@@ -310,21 +314,24 @@ class JavaAuthorizer:
         return {listener: partial(self._ask, _WAIT, listener) for listener in listeners}
 
     async def authorize(self, context: RequestContext, actions: Sequence[Action]) -> Sequence[bool]:
-        results = await self._ask(_AUTHORIZE, _sent(context), actions)
+        results = await self._ask(_AUTHORIZE, _encode_context(context), actions)
         return [result == 1 for result in results]
 
     async def authorize_any(self, context: RequestContext, operation: Operation, kind: ResourceType) -> bool:
-        return bool(await self._ask(_AUTHORIZE_ANY, _sent(context), operation, kind) == 1)
+        return bool(await self._ask(_AUTHORIZE_ANY, _encode_context(context), operation, kind) == 1)
 
     async def acls(self, wanted: DeleteAclsFilter) -> Iterable[Acl]:
-        return [Acl(*fields) for fields in await self._ask(_SHOW, _sent_filter(wanted))]
+        return [Acl(*fields) for fields in await self._ask(_SHOW, _encode_filter(wanted))]
 
     async def create_acls(self, context: RequestContext, acls: Sequence[Acl]) -> Sequence[Outcome]:
-        return [_coded(outcome) for outcome in await self._ask(_CREATE, _sent(context), acls)]
+        return [_java_outcome(outcome) for outcome in await self._ask(_CREATE, _encode_context(context), acls)]
 
     async def delete_acls(self, context: RequestContext, filters: Sequence[DeleteAclsFilter]) -> Sequence[Removal]:
-        outcomes = await self._ask(_DELETE, _sent(context), [_sent_filter(wanted) for wanted in filters])
-        return [(_coded(error), [(Acl(*acl), _coded(why)) for acl, why in removed]) for error, removed in outcomes]
+        outcomes = await self._ask(_DELETE, _encode_context(context), [_encode_filter(wanted) for wanted in filters])
+        return [
+            (_java_outcome(error), [(Acl(*acl), _java_outcome(why)) for acl, why in removed])
+            for error, removed in outcomes
+        ]
 
     def give_up(self) -> None:
         self._jvm.give_up()
@@ -334,26 +341,26 @@ class JavaAuthorizer:
 
 
 async def _booleans(answer: Awaitable[Sequence[bool]], count: int) -> list[bool]:
-    """The answer, which is one boolean for each action; raises ValueError for any other."""
+    """Return the answer. Raise ValueError unless it is one boolean for each action."""
     results = list(await answer)
     if len(results) != count or not all(isinstance(result, bool) for result in results):
-        raise ValueError(f"its answer is not a list of {count} booleans, but {results!r}")
+        raise ValueError(f"its answer must be a list of {count} booleans, not {results!r}")
     return results
 
 
-def _error(outcome: object) -> Outcome:
-    """What a plug-in of Python says about one change."""
+def _python_outcome(outcome: object) -> Outcome:
+    """Return the outcome of one change in a Python plug-in."""
     if outcome is None or isinstance(outcome, ApiError):
         return outcome
-    raise ValueError(f"{outcome!r} is neither None nor an ApiError")
+    raise ValueError(f"its outcome must be None or an ApiError, not {outcome!r}")
 
 
-def _coded(outcome: Any) -> Outcome:
-    """What a plug-in of Java says about one change."""
+def _java_outcome(outcome: Any) -> Outcome:
+    """Return the outcome of one change in a Java plug-in."""
     return None if outcome is None else by_code(outcome[0])(outcome[1])
 
 
-def _shown(error: Outcome) -> dict[str, Any]:
+def _error_fields(error: Outcome) -> dict[str, Any]:
     return {"error_code": 0 if error is None else error.code, "error_message": None if error is None else error.message}
 
 
@@ -372,7 +379,7 @@ def _filter(wanted: DeleteAclsFilter) -> AclFilter:
     )
 
 
-def _sent_filter(wanted: DeleteAclsFilter) -> list[object]:
+def _encode_filter(wanted: DeleteAclsFilter) -> list[object]:
     return [
         wanted.resource_type_filter,
         wanted.resource_name_filter,
@@ -384,7 +391,7 @@ def _sent_filter(wanted: DeleteAclsFilter) -> list[object]:
     ]
 
 
-def _sent(context: RequestContext) -> list[object]:
+def _encode_context(context: RequestContext) -> list[object]:
     kind, _, name = context.principal.partition(":")
     return [
         kind,

@@ -1,12 +1,11 @@
-"""The JVM beside a node, in which those of its plug-ins run that are classes of Java.
+"""The JVM beside a node that runs its Java plug-ins.
 
-One process has them all (`OttlaPlugins.java`). It is started from source, which takes a JDK and nothing that would have
-to be compiled before, with the class path that Kafka's own start scripts take: `CLASSPATH`. Its standard input is a
-socket over which questions go and answers come, so that nothing that a plug-in prints can get between them, and so that
-it ends with the node, however that ends.
+One process runs them all (`OttlaPlugins.java`). It starts from source, which needs a JDK but no compiled files, with
+the class path that Kafka's start scripts use: `CLASSPATH`. Its standard input is a socket for questions and answers.
+So output of a plug-in cannot mix with them, and the process ends when the node does, for whatever reason.
 
-A thread of its own reads the answers, and sees when the process is gone: whoever waits is told at once, and the process
-is started again, but not more than once in a while. A plug-in that does not answer in time has its process ended.
+A thread reads the answers. When the process ends, pending questions fail at once, and the thread restarts it, at most
+once in `_RESTART_INTERVAL_S`. If a plug-in does not answer in time, the process is killed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from ottla.plugins.values import decode, encode
 logger = logging.getLogger(__name__)
 
 _SOURCE: Final = Path(__file__).with_name("OttlaPlugins.java")
-# Small, and soon there: it has little to do.
+# A small heap and a fast start: the process has little to do.
 _OPTIONS: Final = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xms16m")
 _START_TIMEOUT_S: Final = 120.0
 _SEND_TIMEOUT_S: Final = 5
@@ -43,7 +42,7 @@ _length = struct.Struct(">i")
 
 
 class CannotStart(Exception):
-    """The plug-ins cannot be run; `index` is the first that cannot be, None where it is about all of them."""
+    """The plug-ins cannot run; `index` is the first that cannot, or None if none can."""
 
     def __init__(self, reason: str, index: int | None = None) -> None:
         super().__init__(reason)
@@ -51,26 +50,26 @@ class CannotStart(Exception):
 
 
 class NoAnswer(Exception):
-    """A plug-in could not be asked, or did not answer; the message says why."""
+    """A plug-in did not receive or answer a question; the message says why."""
 
 
 class Refused(Exception):
-    """A plug-in says that it cannot do what it was asked for: in words, or by Kafka's code for the error and words."""
+    """A plug-in refused a question, with a message or with a Kafka error code and a message."""
 
 
 class Failed(Exception):
-    """A plug-in failed in a way of its own."""
+    """A plug-in raised an unexpected exception."""
 
 
 class JavaClass(NamedTuple):
-    """A class that is to be run: `create-topic`, `alter-config`, `assignor` or `authorizer`, and its name."""
+    """A Java class to run, with its kind: `create-topic`, `alter-config`, `assignor` or `authorizer`."""
 
     kind: str
     name: str
 
 
 class Jvm:
-    """The process, kept alive. Questions may be asked from any thread."""
+    """The process, restarted when it ends. Questions may come from any thread."""
 
     def __init__(self, classes: Sequence[JavaClass], settings: Mapping[str, str]) -> None:
         self._first_words = [[list(each) for each in classes], dict(settings)]
@@ -80,17 +79,17 @@ class Jvm:
         self._thread: threading.Thread | None = None
         self._starting: subprocess.Popen[bytes] | None = None
         self.first_questions: dict[int, object] = {}
-        """What a plug-in is asked before all else whenever the process was started again."""
+        """Plug-in → the question to ask it first after each restart."""
         self._restarted = -_RESTART_INTERVAL_S
 
     @property
     def pid(self) -> int | None:
-        """The process, while there is one that answers."""
+        """The process id; None while no process answers."""
         session = self._session
         return None if session is None else session.process.pid
 
     def start(self) -> list[str]:
-        """Start it, which takes a second or two; the names that plug-ins give themselves. Raises CannotStart."""
+        """Start the process, which takes a second or two. Return the plug-ins' own names. Raise CannotStart."""
         session, names = self._launch()
         self._session = session
         self._thread = threading.Thread(target=self._attend, args=(session,), name="ottla-plugins", daemon=True)
@@ -98,7 +97,7 @@ class Jvm:
         return names
 
     def ask(self, plugin: int, question: object) -> Future[Any]:
-        """What a plug-in says; the future fails with Refused, Failed or NoAnswer."""
+        """Ask a plug-in a question. The future fails with Refused, Failed or NoAnswer."""
         session = self._session
         if session is None:
             answer: Future[Any] = Future()
@@ -107,13 +106,13 @@ class Jvm:
         return session.ask(plugin, question)
 
     def give_up(self) -> None:
-        """A plug-in does not answer: end the process, and with it everything that may hang there."""
+        """Kill the process, because a plug-in does not answer."""
         session = self._session
         if session is not None:
             session.process.kill()
 
     def stop(self) -> None:
-        """Let the plug-ins close, and the process end."""
+        """Close the plug-ins and end the process."""
         self._stopping.set()
         with self._lock:
             if self._starting is not None:
@@ -146,7 +145,7 @@ class Jvm:
                 self._starting = None
 
     def _attend(self, session: _Session) -> None:
-        """Read answers for as long as the process lives, and start it again when it is gone."""
+        """Read answers while the process runs, and restart it when it ends."""
         while True:
             self._session = session
             if self._stopping.is_set():
@@ -157,8 +156,7 @@ class Jvm:
             if self._stopping.is_set():
                 return
             logger.error(
-                "the JVM of the plug-ins has ended (status %s): what they are asked meanwhile is refused, and it is"
-                " started again",
+                "the plug-in JVM ended with status %s; restarting it. Requests that need it are refused meanwhile",
                 code,
             )
             again = self._launch_again()
@@ -169,41 +167,41 @@ class Jvm:
             session = again
 
     def _launch_again(self) -> _Session | None:
-        """The next process; None if the node stops before there is one."""
+        """Restart the process; return None if the node stops first."""
         while not self._stopping.wait(max(0.0, self._restarted + _RESTART_INTERVAL_S - time.monotonic())):
             self._restarted = time.monotonic()
             try:
                 session, _ = self._launch()
             except CannotStart as error:
                 if not self._stopping.is_set():
-                    logger.error("the JVM of the plug-ins cannot be started again, and will be tried later: %s", error)
+                    logger.error("cannot restart the plug-in JVM; retrying in %d s: %s", _RESTART_INTERVAL_S, error)
             else:
-                logger.warning("the JVM of the plug-ins is back")
+                logger.warning("the plug-in JVM is running again")
                 return session
         return None
 
 
 def find_java() -> str:
-    """The `java` that Kafka's scripts would take: that of `JAVA_HOME`, else of the path. Raises CannotStart."""
+    """Return the `java` of `JAVA_HOME`, else of the path, as Kafka's scripts do. Raise CannotStart."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which(f"{home}/bin/java" if home else "java")
-    if found is None:
+    java = shutil.which(f"{home}/bin/java" if home else "java")
+    if java is None:
         where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java in PATH"
         raise CannotStart(f"{where}: install a JDK of version 17 or newer")
-    return found
+    return java
 
 
 def _spawn(stdin: socket.socket) -> subprocess.Popen[bytes]:
     command = [find_java(), *_OPTIONS, "-cp", os.environ.get("CLASSPATH", ""), str(_SOURCE)]
     try:
-        # In a session of its own: Ctrl-C is for the node, which lets the plug-ins close.
+        # A separate session, so that Ctrl-C reaches only the node, which then closes the plug-ins.
         return subprocess.Popen(command, stdin=stdin.fileno(), stdout=_STDERR, start_new_session=True)  # noqa: S603
     except OSError as error:
         raise CannotStart(f"java cannot be run: {error}") from error
 
 
 class _Session:
-    """One process, and the questions that it was asked."""
+    """One process, and its pending questions."""
 
     def __init__(self, process: subprocess.Popen[bytes], link: socket.socket) -> None:
         self.process = process
@@ -211,10 +209,10 @@ class _Session:
         self._sending = threading.Lock()
         self._ids = count(1)
         self._waiting: dict[int, Future[Any]] | None = {}
-        """None when nobody is left who could answer."""
+        """None once the process has ended."""
 
     def greet(self, first_words: object) -> list[str]:
-        """Say which classes are wanted, and hear their names."""
+        """Send the classes and settings, and return the plug-ins' names."""
         self._link.settimeout(_START_TIMEOUT_S)
         try:
             self._send(first_words)
@@ -224,13 +222,13 @@ class _Session:
         except (EOFError, OSError):
             self.process.wait()
             raise CannotStart(
-                f"java ended with status {self.process.returncode}, and said why; it has to be a JDK of version 17 or"
-                " newer, a JRE cannot run it"
+                f"java ended with status {self.process.returncode}; its output above says why. It must be a JDK 17 or"
+                " newer, not a JRE"
             ) from None
         if status != _ANSWERED:
             raise CannotStart(said[1], said[0])
         self._link.settimeout(None)
-        # A process that was stopped reads nothing: whoever asks it must not wait for that for ever.
+        # A suspended process does not read: sending must time out.
         self._link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_TIMEOUT_S, 0))
         return [str(name) for name in said]
 
@@ -246,19 +244,19 @@ class _Session:
                 self._send([number, plugin, question])
             except OSError as error:
                 del self._waiting[number]
-                answer.set_exception(NoAnswer(f"its JVM takes no questions: {error}"))
-                self.process.kill()  # half of a frame may have gone out
+                answer.set_exception(NoAnswer(f"its JVM accepts no questions: {error}"))
+                self.process.kill()  # part of the frame may have been sent
         return answer
 
     def read_answers(self) -> None:
-        """Hand out answers until the process is gone."""
+        """Deliver answers until the process ends."""
         try:
             while True:
                 self._hand_out(*self._receive())
         except (EOFError, OSError):
-            pass  # it is gone
+            pass  # the process ended
         except Exception as error:
-            logger.error("the JVM of the plug-ins says what cannot be understood, and is ended", exc_info=error)
+            logger.error("the plug-in JVM sent an unreadable answer; restarting it", exc_info=error)
         with self._sending:
             left, self._waiting = self._waiting, None
         for answer in (left or {}).values():
@@ -277,12 +275,12 @@ class _Session:
             answer.set_exception(Refused(said) if status == _REFUSED else Failed(said))
 
     def hang_up(self) -> None:
-        """Ask nothing more; the process then ends by itself."""
+        """Close the sending side; the process then ends by itself."""
         with contextlib.suppress(OSError):
             self._link.shutdown(socket.SHUT_WR)
 
     def end(self, patience_s: float = 0) -> int:
-        """Have the process gone; its status."""
+        """Wait for the process to end, kill it after `patience_s`, and return its status."""
         try:
             self.process.wait(patience_s)
         except subprocess.TimeoutExpired:

@@ -1,6 +1,6 @@
-"""Plug-ins are found by the names that settings give them: classes of Python are imported, those of Java get their JVM.
+"""Loads the plug-ins that settings name: imports Python classes, and starts a JVM for Java classes.
 
-A plug-in that cannot be had leaves as one `WrongPlugin`: which setting names it, and what would be right.
+If a plug-in cannot be loaded, `InvalidPlugin` says which setting names it, why, and what to do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLASS_PATH: Final = "the environment variable CLASSPATH must name the jars of t
 
 
 class Kind(StrEnum):
-    """What a plug-in is for."""
+    """The extension point that a plug-in implements."""
 
     CREATE_TOPIC = "create-topic"
     ALTER_CONFIG = "alter-config"
@@ -47,119 +47,119 @@ _JARS: Final = {
 }
 
 
-class Wanted(NamedTuple):
+class PluginSpec(NamedTuple):
     """A plug-in that a setting names."""
 
     kind: Kind
     setting: str
     name: str
-    """`module:Class`, or a class of Java."""
+    """`module:Class` for Python, or a Java class."""
 
     @property
     def is_python(self) -> bool:
         return ":" in self.name
 
 
-class WrongPlugin(Exception):
-    """A plug-in cannot be had; the message says which, why, and what to do."""
+class InvalidPlugin(Exception):
+    """A plug-in cannot be loaded; the message says which, why, and what to do."""
 
-    def __init__(self, wanted: Wanted, reason: str) -> None:
-        super().__init__(f"{wanted.setting}={wanted.name}: {reason}")
+    def __init__(self, spec: PluginSpec, reason: str) -> None:
+        super().__init__(f"{spec.setting}={spec.name}: {reason}")
 
 
-class Loaded:
-    """The plug-ins of a node, ready to be asked."""
+class LoadedPlugins:
+    """The loaded plug-ins of a node."""
 
     def __init__(self) -> None:
         self.policies: dict[Kind, Policy] = {}
         self.assignors: dict[str, Assignor] = {}
-        """By what the setting has for them."""
+        """The consumer group assignors, by their entry in `group.consumer.assignors`."""
         self.authorizer: PluginAuthorizer | None = None
         self._closing: list[Callable[[], object]] = []
         self._threads: dict[str, PluginThread] = {}
         self._jvm: Jvm | None = None
 
-    async def load(self, wanted: Sequence[Wanted], settings: Mapping[str, str]) -> None:
-        """Make all of them, with the node's configuration file; raises WrongPlugin."""
-        of_java = [each for each in wanted if not each.is_python]
-        for each in wanted:
-            if each.is_python:
-                self._add_python(each, settings)
-        if of_java:
-            names = await asyncio.get_running_loop().run_in_executor(None, self._start_jvm, of_java, settings)
-            for index, (each, name) in enumerate(zip(of_java, names, strict=True)):
-                self._add_java(each, index, name)
+    async def load(self, specs: Sequence[PluginSpec], settings: Mapping[str, str]) -> None:
+        """Create all plug-ins and configure them with the node's configuration file. Raise InvalidPlugin."""
+        java = [spec for spec in specs if not spec.is_python]
+        for spec in specs:
+            if spec.is_python:
+                self._add_python(spec, settings)
+        if java:
+            names = await asyncio.get_running_loop().run_in_executor(None, self._start_jvm, java, settings)
+            for index, (spec, name) in enumerate(zip(java, names, strict=True)):
+                self._add_java(spec, index, name)
 
     def close(self) -> None:
-        """Let the plug-ins close. Takes as long as they take, within limits where they are of Java."""
+        """Close the plug-ins. Python plug-ins may take any time; Java plug-ins have a timeout."""
         for thread in self._threads.values():
             thread.stop()
         for close in self._closing:
             try:
                 close()
-            except Exception as error:  # in whatever way it fails, the node stops
-                logger.error("a plug-in could not close", exc_info=error)
+            except Exception as error:  # the node must stop in any case
+                logger.error("closing a plug-in failed", exc_info=error)
         if self._jvm is not None:
             self._jvm.stop()
 
-    def _add_python(self, wanted: Wanted, settings: Mapping[str, str]) -> None:
-        plugin = _make(wanted, settings)
+    def _add_python(self, spec: PluginSpec, settings: Mapping[str, str]) -> None:
+        plugin = _create(spec, settings)
         close = getattr(plugin, "close", None)
         if close is not None:
             self._closing.append(close)
-        if wanted.kind is Kind.ASSIGNOR:
+        if spec.kind is Kind.ASSIGNOR:
             name = getattr(plugin, "name", None)
             if not isinstance(name, str):
-                raise WrongPlugin(wanted, "an assignor has a name, and the class has none that is a text")
-            self.assignors[wanted.name] = PythonAssignor(name, plugin)
+                raise InvalidPlugin(spec, "an assignor needs an attribute `name` that is a string")
+            self.assignors[spec.name] = PythonAssignor(name, plugin)
             return
-        if wanted.kind is Kind.AUTHORIZER:
+        if spec.kind is Kind.AUTHORIZER:
             python = PythonAuthorizer(plugin, self._thread("ottla-authorizer"))
-            self.authorizer = PluginAuthorizer(wanted.name, python)
+            self.authorizer = PluginAuthorizer(spec.name, python)
             return
-        self.policies[wanted.kind] = PythonPolicy(wanted.name, plugin, self._thread("ottla-policies"))
+        self.policies[spec.kind] = PythonPolicy(spec.name, plugin, self._thread("ottla-policies"))
 
     def _thread(self, name: str) -> PluginThread:
         if name not in self._threads:
             self._threads[name] = PluginThread(name)
         return self._threads[name]
 
-    def _start_jvm(self, wanted: Sequence[Wanted], settings: Mapping[str, str]) -> list[str]:
-        self._jvm = Jvm([JavaClass(each.kind, each.name) for each in wanted], settings)
+    def _start_jvm(self, specs: Sequence[PluginSpec], settings: Mapping[str, str]) -> list[str]:
+        self._jvm = Jvm([JavaClass(spec.kind, spec.name) for spec in specs], settings)
         try:
             return self._jvm.start()
         except CannotStart as error:
             if error.index is None:
-                raise WrongPlugin(wanted[0], f"a class of Java cannot be run: {error}") from None
-            wrong = wanted[error.index]
-            raise WrongPlugin(wrong, f"{error}: {_CLASS_PATH} {_JARS[wrong.kind]}") from None
+                raise InvalidPlugin(specs[0], f"Java plug-ins cannot run: {error}") from None
+            wrong = specs[error.index]
+            raise InvalidPlugin(wrong, f"{error}: {_CLASS_PATH} {_JARS[wrong.kind]}") from None
 
-    def _add_java(self, wanted: Wanted, index: int, name: str) -> None:
+    def _add_java(self, spec: PluginSpec, index: int, name: str) -> None:
         assert self._jvm is not None
-        if wanted.kind is Kind.ASSIGNOR:
-            self.assignors[wanted.name] = JavaAssignor(name, self._jvm, index)
-        elif wanted.kind is Kind.AUTHORIZER:
-            self.authorizer = PluginAuthorizer(wanted.name, JavaAuthorizer(self._jvm, index))
+        if spec.kind is Kind.ASSIGNOR:
+            self.assignors[spec.name] = JavaAssignor(name, self._jvm, index)
+        elif spec.kind is Kind.AUTHORIZER:
+            self.authorizer = PluginAuthorizer(spec.name, JavaAuthorizer(self._jvm, index))
         else:
-            self.policies[wanted.kind] = JavaPolicy(wanted.name, self._jvm, index)
+            self.policies[spec.kind] = JavaPolicy(spec.name, self._jvm, index)
 
 
-def _make(wanted: Wanted, settings: Mapping[str, str]) -> Any:
-    module, _, name = wanted.name.partition(":")
+def _create(spec: PluginSpec, settings: Mapping[str, str]) -> Any:
+    module, _, name = spec.name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), name)
+        plugin_class = getattr(importlib.import_module(module), name)
     except ImportError as error:
-        raise WrongPlugin(wanted, f"{error}; PYTHONPATH says where else to look for it") from error
+        raise InvalidPlugin(spec, f"{error}; add its folder to PYTHONPATH") from error
     except (AttributeError, ValueError) as error:
-        raise WrongPlugin(wanted, f"{error}; it must be named as module:Class") from error
+        raise InvalidPlugin(spec, f"{error}; the name must be module:Class") from error
     except Exception as error:
-        raise WrongPlugin(wanted, f"the module cannot be imported: {error!r}") from error
-    if not inspect.isclass(found) or not callable(getattr(found, _METHODS[wanted.kind], None)):
-        raise WrongPlugin(wanted, f"it is no class with a method {_METHODS[wanted.kind]}")
+        raise InvalidPlugin(spec, f"importing the module failed: {error!r}") from error
+    if not inspect.isclass(plugin_class) or not callable(getattr(plugin_class, _METHODS[spec.kind], None)):
+        raise InvalidPlugin(spec, f"it is not a class with a method {_METHODS[spec.kind]}")
     try:
-        made = found()
-        if hasattr(made, "configure"):
-            made.configure(settings)
+        plugin = plugin_class()
+        if hasattr(plugin, "configure"):
+            plugin.configure(settings)
     except Exception as error:
-        raise WrongPlugin(wanted, f"it cannot be made: {error!r}") from error
-    return made
+        raise InvalidPlugin(spec, f"creating it failed: {error!r}") from error
+    return plugin

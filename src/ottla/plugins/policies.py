@@ -1,7 +1,6 @@
-"""Policies as the controller asks them, of either language.
+"""Controller policies that are plug-ins, in Python or in Java.
 
-What a policy says of a question is nothing, or the error that the client is told. A policy that fails, or does not
-answer in time, has not agreed: that is an error too.
+The verdict of a policy is None or the error for the client. If a policy fails or times out, the request is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ottla.protocol.errors import ApiError, PolicyViolation, UnknownServerError,
 logger = logging.getLogger(__name__)
 
 TIMEOUT_S: Final = 20.0
-"""How long a policy may take for the questions of one request; a client waits for 30 s."""
+"""The timeout for all questions of one request; clients wait for 30 s."""
 
 Question = NewTopic | AlteredConfigs
 Verdict = ApiError | None
@@ -35,24 +34,24 @@ class Policy(Protocol):
     """One policy of a controller."""
 
     async def judge(self, questions: Sequence[Any]) -> list[Verdict]:
-        """What it says of each question, asked one after the other."""
+        """Return the verdict on each question, judged in order."""
 
 
 class PluginThread:
-    """A thread in which plug-ins of Python are asked; it ends with the process, even if one of them never answers."""
+    """A thread that calls Python plug-ins. It is a daemon: a plug-in that hangs does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """What the call returns or raises, when its turn has come."""
+        """Queue a call, and return its result as a future."""
         answer: Future[T] = Future()
         self._calls.put((answer, call))
         return answer
 
     def stop(self) -> None:
-        """End when all calls are done."""
+        """End the thread after the queued calls."""
         self._calls.put(None)
 
     def _run(self) -> None:
@@ -61,14 +60,14 @@ class PluginThread:
             if answer.set_running_or_notify_cancel():
                 try:
                     answer.set_result(call())
-                except Exception as error:  # noqa: BLE001 (the caller gets it)
+                except Exception as error:  # noqa: BLE001 (passed to the caller)
                     answer.set_exception(RuntimeError(repr(error)) if isinstance(error, StopIteration) else error)
-                except BaseException as error:  # noqa: BLE001 (what ends a thread or a process ends no node)
+                except BaseException as error:  # noqa: BLE001 (SystemExit in a plug-in must not end the thread)
                     answer.set_exception(RuntimeError(f"it raised {error!r}"))
 
 
 class PythonPolicy:
-    """A policy that is a class of Python, asked in a thread."""
+    """A policy that is a Python class, called in a thread."""
 
     def __init__(self, name: str, plugin: Any, thread: PluginThread) -> None:
         self._name = name
@@ -76,25 +75,25 @@ class PythonPolicy:
         self._thread = thread
 
     async def judge(self, questions: Sequence[Any]) -> list[Verdict]:
-        answer = self._thread.submit(lambda: [self._verdict(each) for each in questions])
+        answer = self._thread.submit(lambda: [self._verdict(question) for question in questions])
         try:
             return await asyncio.wait_for(asyncio.wrap_future(answer), TIMEOUT_S)
         except TimeoutError:
-            return [_unanswered(self._name, f"it did not answer within {TIMEOUT_S:.0f} s")] * len(questions)
+            return [_refusal(self._name, f"it did not answer within {TIMEOUT_S:.0f} s")] * len(questions)
 
     def _verdict(self, question: Any) -> Verdict:
         try:
             self._validate(question)
         except ApiError as error:
             return error
-        except (Exception, SystemExit) as error:  # in whatever way it fails, it has not agreed
+        except (Exception, SystemExit) as error:  # any failure refuses the request
             logger.error("the policy %s failed", self._name, exc_info=error)
             return UnknownServerError()
         return None
 
 
 class JavaPolicy:
-    """A policy that is a class of Java, asked in the JVM."""
+    """A policy that is a Java class, called in the JVM."""
 
     def __init__(self, name: str, jvm: Jvm, index: int) -> None:
         self._name = name
@@ -102,27 +101,27 @@ class JavaPolicy:
         self._index = index
 
     async def judge(self, questions: Sequence[Any]) -> list[Verdict]:
-        answer = self._jvm.ask(self._index, [_told(each) for each in questions])
+        answer = self._jvm.ask(self._index, [_encode(question) for question in questions])
         try:
-            said = await asyncio.wait_for(asyncio.wrap_future(answer), TIMEOUT_S)
+            verdicts = await asyncio.wait_for(asyncio.wrap_future(answer), TIMEOUT_S)
         except TimeoutError:
-            logger.error("the policy %s did not answer within %d s: its JVM is ended", self._name, TIMEOUT_S)
+            logger.error("the policy %s did not answer within %d s; restarting its JVM", self._name, TIMEOUT_S)
             self._jvm.give_up()
-            return [_unanswered(self._name, f"it did not answer within {TIMEOUT_S:.0f} s")] * len(questions)
+            return [_refusal(self._name, f"it did not answer within {TIMEOUT_S:.0f} s")] * len(questions)
         except (NoAnswer, Refused, Failed) as error:
-            return [_unanswered(self._name, str(error))] * len(questions)
-        return [None if each is None else by_code(each[0])(each[1]) for each in said]
+            return [_refusal(self._name, str(error))] * len(questions)
+        return [None if verdict is None else by_code(verdict[0])(verdict[1]) for verdict in verdicts]
 
 
-def _unanswered(name: str, reason: str) -> PolicyViolation:
-    return PolicyViolation(f"The policy {name} could not be asked: {reason}.")
+def _refusal(name: str, reason: str) -> PolicyViolation:
+    return PolicyViolation(f"The policy {name} could not decide: {reason}.")
 
 
-def _told(question: Question) -> list[object]:
+def _encode(question: Question) -> list[object]:
     match question:
         case NewTopic():
-            given = question.assignments
-            assignments = None if given is None else {number: numbers(brokers) for number, brokers in given.items()}
+            replicas = question.assignments
+            assignments = None if replicas is None else {number: numbers(ids) for number, ids in replicas.items()}
             configs = dict(question.configs)
             return [question.name, question.partitions, question.replication_factor, assignments, configs]
         case AlteredConfigs():

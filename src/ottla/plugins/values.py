@@ -1,8 +1,8 @@
-"""Values as a node and the JVM of its plug-ins send them to each other.
+"""The encoding of values between a node and its plug-in JVM.
 
-A value is a byte that says of which kind it is, then: nothing (0), a number of 8 bytes (1), a text in UTF-8 (2), bytes
-(3), numbers of 4 bytes each (4), a list of values (5) or a map of them (6). A length or count has 4 bytes and comes
-first; numbers are big-endian. A list on this side is a list or tuple of any values; numbers of one kind are an `array`.
+A value begins with a byte for its kind: null (0), a number of 8 bytes (1), UTF-8 text (2), bytes (3), an array of
+4-byte numbers (4), a list of values (5) or a map (6). Lengths and counts have 4 bytes and come first; numbers are
+big-endian. In Python, a list is a list or tuple, and an array of numbers is an `array`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 NUMBERS: Final = "i"
-"""The kind of `array` that numbers of 4 bytes are."""
+"""The type code of arrays of 4-byte numbers."""
 _NULL, _NUMBER, _TEXT, _BYTES, _NUMBERS, _LIST, _MAP = range(7)
 _number = struct.Struct(">Bq")
 _sized = struct.Struct(">Bi")
@@ -23,22 +23,22 @@ _read_size = struct.Struct(">i").unpack_from
 
 
 def numbers(values: Iterable[int]) -> array[int]:
-    """Numbers of 4 bytes each."""
+    """Return an array of 4-byte numbers."""
     return array(NUMBERS, values)
 
 
 def encode(value: object) -> bytes:
-    """A value as bytes."""
+    """Encode a value."""
     out = bytearray()
     _write(out, value)
     return bytes(out)
 
 
 def decode(data: bytes) -> Any:
-    """The value that bytes stand for."""
+    """Decode a value."""
     value, end = _read(data, 0)
     if end != len(data):
-        raise ValueError(f"{len(data) - end} bytes are left over")
+        raise ValueError(f"{len(data) - end} bytes follow the value")
     return value
 
 
@@ -65,7 +65,7 @@ def _write(out: bytearray, value: object) -> None:
             for each in value:
                 _write(out, each)
         case _:
-            raise TypeError(f"a {type(value).__name__} cannot be sent")
+            raise TypeError(f"a {type(value).__name__} cannot be encoded")
 
 
 def _read(data: bytes, pos: int) -> tuple[Any, int]:
@@ -117,7 +117,7 @@ _SIZED: Final[dict[int, Callable[[bytes, int, int], tuple[Any, int]]]] = {
 
 
 def _swapped(values: array[int]) -> array[int]:
-    """From this machine's order of bytes to that of the wire, or back."""
+    """Convert numbers between this machine's byte order and the wire's."""
     if sys.byteorder == "little":
         values = values[:]
         values.byteswap()

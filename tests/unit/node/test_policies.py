@@ -74,7 +74,7 @@ def alteration(topic: str, value: str) -> IncrementalAlterConfigsRequest:
 
 
 def decide(one: OneController, policies: Policies, request: Any, requester: Requester = THIS_NODE) -> Any:
-    assert policies.concern(request)
+    assert policies.applies_to(request)
     return asyncio.run(policies.decide(Controller(one), request, requester))
 
 
@@ -129,7 +129,7 @@ def test_a_question_without_an_answer_is_a_refusal(one: OneController) -> None:
 def test_other_requests_go_by_and_a_controller_that_is_not_active_asks_nobody(one: OneController) -> None:
     judge = Judge()
     policies = Policies(judge, judge)
-    assert not policies.concern(DeleteTopicsRequest())
+    assert not policies.applies_to(DeleteTopicsRequest())
     one.active.stop()
     with pytest.raises(NotController):
         decide(one, policies, creation("t"))

@@ -89,7 +89,7 @@ def node(module_node: OttlaNode) -> OttlaNode:
     return module_node
 
 
-def test_a_request_asks_once_and_waits_for_the_answer(node: OttlaNode) -> None:
+def test_a_request_is_authorized_with_one_call(node: OttlaNode) -> None:
     before = len(everything(node))
     assert fetched(node, "open", "closed", "open-2") == {
         "open": [0, 0],
@@ -104,7 +104,7 @@ def test_a_request_asks_once_and_waits_for_the_answer(node: OttlaNode) -> None:
     assert codes(node, "open", "closed") == {"open": 0, "closed": TopicAuthorizationFailed.code}
 
 
-def test_operations_are_told_and_topics_that_may_not_be_seen_are_left_out(tmp_path: Path) -> None:
+def test_metadata_shows_operations_and_omits_unauthorized_topics(tmp_path: Path) -> None:
     with running(tmp_path) as node:
         for name in ("open", "closed", "open-2"):
             topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
@@ -121,7 +121,7 @@ def test_operations_are_told_and_topics_that_may_not_be_seen_are_left_out(tmp_pa
         assert described.cluster_authorized_operations == every_cluster_operation
 
 
-def test_an_authorizer_that_raises_or_answers_nonsense_allows_nothing_and_is_logged_once(node: OttlaNode) -> None:
+def test_a_failing_authorizer_denies_requests_and_is_logged_once(node: OttlaNode) -> None:
     assert fetched(node, "open") == {"open": [0, 0]}  # creating the topics may have ended with a failure
     before = len(everything(node))
     for name in ("broken", "strange", "exits", "stops", "broken"):
@@ -130,17 +130,17 @@ def test_an_authorizer_that_raises_or_answers_nonsense_allows_nothing_and_is_log
     words = everything(node)[before:]
     (line,) = [line for line in words.splitlines() if " ERROR " in line]
     assert (
-        "the authorizer tests.unit.plugins.rules:Rights failed: ValueError('the rights are broken'); until it" in line
+        "the authorizer tests.unit.plugins.rules:Rights failed: ValueError('the rights are broken'); requests" in line
     )
     assert fetched(node, "open") == {"open": [0, 0]}
     assert "the authorizer tests.unit.plugins.rules:Rights answers again" in everything(node)[before:]
 
 
-def test_an_error_of_the_protocol_that_it_raises_is_answered(node: OttlaNode) -> None:
+def test_an_api_error_of_the_authorizer_reaches_the_client(node: OttlaNode) -> None:
     assert fetched(node, "quota-1") == {"quota-1": [ThrottlingQuotaExceeded.code] * 2}
 
 
-def test_others_do_not_wait_for_a_slow_answer_and_a_connection_keeps_its_order(node: OttlaNode) -> None:
+def test_a_slow_authorizer_delays_only_its_connection(node: OttlaNode) -> None:
     slow = Side("slow", node.ports, node.last_words)
     try:
         metadata = MetadataRequest(topics=[MetadataRequestTopic(name="slow")])
@@ -178,7 +178,7 @@ def acls_of(node: OttlaNode, **fields: Any) -> list[tuple[str, str]]:
     return [(resource.resource_name, acl.principal) for resource in answer.resources for acl in resource.acls]
 
 
-def test_acls_are_the_authorizers_own(node: OttlaNode) -> None:
+def test_acls_are_stored_by_the_authorizer(node: OttlaNode) -> None:
     creations = [
         AclCreation(
             resource_type=2,
@@ -213,13 +213,13 @@ def test_acls_are_the_authorizers_own(node: OttlaNode) -> None:
     assert acls_of(node) == [("yours", "User:yours")]
 
 
-def test_who_may_write_anything_is_asked_by_type(node: OttlaNode) -> None:
+def test_idempotent_writes_are_authorized_by_resource_type(node: OttlaNode) -> None:
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
     assert ask_alone(node, request, 4).error_code in (0, 14)
     assert ClusterAuthorizationFailed.code == 31
 
 
-def test_a_node_takes_requests_when_its_authorizer_is_ready_and_closes_it(tmp_path: Path) -> None:
+def test_a_node_waits_until_its_authorizer_is_ready_and_closes_it(tmp_path: Path) -> None:
     with running(tmp_path, {**RIGHTS, "rights.slow.start.s": "1.5"}) as node:
         words = everything(node)
         assert "Rights started: node 1, ['CONTROLLER', 'PLAINTEXT'], early ['CONTROLLER']" in words
@@ -228,10 +228,10 @@ def test_a_node_takes_requests_when_its_authorizer_is_ready_and_closes_it(tmp_pa
         assert "Rights closed" in everything(node)
 
 
-def test_a_node_whose_authorizer_cannot_be_had_says_so_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_authorizer_fails_the_start_with_one_line(tmp_path: Path) -> None:
     for settings, reason in (
-        ({"authorizer.class.name": "nowhere:Rights"}, r"No module named 'nowhere'; PYTHONPATH says where else"),
-        ({"authorizer.class.name": "tests.unit.plugins.rules:Uniform"}, r"it is no class with a method authorize"),
+        ({"authorizer.class.name": "nowhere:Rights"}, r"No module named 'nowhere'; add its folder to PYTHONPATH"),
+        ({"authorizer.class.name": "tests.unit.plugins.rules:Uniform"}, r"it is not a class with a method authorize"),
         (
             {**RIGHTS, "rights.broken.start": "1"},
             r"tests.unit.plugins.rules:Rights: it cannot decide on requests of listener PLAINTEXT: no rights today",
@@ -250,9 +250,7 @@ def test_a_node_whose_authorizer_cannot_be_had_says_so_in_one_line(tmp_path: Pat
 OF_JAVA = {"authorizer.class.name": "AccessRules", "rules.greeting": "the rules say"}
 
 
-def test_nothing_is_allowed_while_the_jvm_of_the_authorizer_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_requests_are_denied_while_the_authorizers_jvm_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLASSPATH", class_path())
     with running(tmp_path, OF_JAVA) as node:
         create_topics(node)
@@ -284,7 +282,7 @@ def test_nothing_is_allowed_while_the_jvm_of_the_authorizer_is_gone(
         ("MetadataRules", "it takes its ACLs from the cluster's metadata, which Ottla gives to"),
     ],
 )
-def test_a_class_of_java_that_cannot_be_asked_stops_the_start(
+def test_an_unusable_java_class_fails_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, reason: str
 ) -> None:
     monkeypatch.setenv("CLASSPATH", class_path())

@@ -1,4 +1,4 @@
-"""The JVM of the plug-ins: what goes over its socket arrives whole, and whoever hangs or dies in it is got over."""
+"""The JVM of plug-ins: its encoding, and its recovery from plug-ins that fail, hang or die."""
 
 import asyncio
 import time
@@ -46,14 +46,14 @@ values = st.recursive(
 
 @settings(max_examples=50, deadline=None)
 @given(values)
-def test_values_come_back_as_they_were(value: object) -> None:
+def test_values_survive_a_round_trip(value: object) -> None:
     assert decode(encode(value)) == value
 
 
-def test_what_is_no_value_is_not_sent() -> None:
-    with pytest.raises(TypeError, match="a float cannot be sent"):
+def test_unsupported_values_are_refused() -> None:
+    with pytest.raises(TypeError, match="a float cannot be encoded"):
         encode([1.5])
-    with pytest.raises(ValueError, match="1 bytes are left over"):
+    with pytest.raises(ValueError, match="1 bytes follow the value"):
         decode(encode(None) + b"?")
     assert decode(encode(array("i", [3]))) == array("i", [3])
 
@@ -108,7 +108,7 @@ def image_of(partitions: dict[bytes, int]) -> Image:
     )
 
 
-def test_kafkas_own_assignors_see_groups_as_they_are(machine: Jvm) -> None:
+def test_kafkas_own_assignors_agree_with_ottlas(machine: Jvm) -> None:
     of_java = {name: JavaAssignor(name, machine, index) for index, name in ((2, "uniform"), (3, "range"))}
     for seed in range(25):
         walk = Walk(seed)
@@ -128,7 +128,7 @@ def group_of(instance: str | None) -> GroupSpec:
     return GroupSpec({"m": reader}, {TOPIC_ID: 2}, is_uniform=True, assigned=frozenset({(TOPIC_ID, 1)}))
 
 
-def test_whoever_fails_hangs_or_dies_refuses_and_is_got_over(machine: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_hanging_or_dead_jvm_refuses_and_recovers(machine: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:
     policy, assignor = JavaPolicy("TopicRules", machine, 0), JavaAssignor("first-takes-all", machine, 1)
     image = image_of({TOPIC_ID: 2})
     assert assignor.assign(group_of(None), image) == {"m": {TOPIC_ID: (0, 1)}}
@@ -161,7 +161,7 @@ def test_whoever_fails_hangs_or_dies_refuses_and_is_got_over(machine: Jvm, monke
     assert judge(policy, "fine") == [None]
 
 
-def test_an_assignor_that_takes_too_long_has_its_jvm_ended(machine: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_assignors_jvm_is_restarted(machine: Jvm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignors, "TIMEOUT_S", 0.0)
     before = machine.pid
     with pytest.raises(CoordinatorLoading, match="did not answer in time"):

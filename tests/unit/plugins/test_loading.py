@@ -37,22 +37,22 @@ def refusal(setting: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("setting", "name", "reason"),
     [
-        (TOPICS, "nowhere.rules:Any", "No module named 'nowhere'; PYTHONPATH says where else to look for it"),
-        (TOPICS, f"{RULES}:Any", "has no attribute 'Any'; it must be named as module:Class"),
-        (TOPICS, ":Any", "it must be named as module:Class"),
-        (TOPICS, f"{RULES}:FirstTakesAll", "it is no class with a method validate"),
-        (TOPICS, f"{RULES}:Broken", "it cannot be made: ValueError('not today')"),
-        (ASSIGNORS, f"{RULES}:TopicRules", "it is no class with a method assign"),
-        (ASSIGNORS, f"{RULES}:Nameless", "an assignor has a name, and the class has none that is a text"),
+        (TOPICS, "nowhere.rules:Any", "No module named 'nowhere'; add its folder to PYTHONPATH"),
+        (TOPICS, f"{RULES}:Any", "has no attribute 'Any'; the name must be module:Class"),
+        (TOPICS, ":Any", "the name must be module:Class"),
+        (TOPICS, f"{RULES}:FirstTakesAll", "it is not a class with a method validate"),
+        (TOPICS, f"{RULES}:Broken", "creating it failed: ValueError('not today')"),
+        (ASSIGNORS, f"{RULES}:TopicRules", "it is not a class with a method assign"),
+        (ASSIGNORS, f"{RULES}:Nameless", "an assignor needs an attribute `name` that is a string"),
     ],
 )
-def test_what_is_wrong_with_a_plugin_of_python_is_said(setting: str, name: str, reason: str) -> None:
+def test_an_invalid_python_plugin_is_explained(setting: str, name: str, reason: str) -> None:
     told = refusal(setting, name)
     assert told.startswith(f"{setting}={name}: ")
     assert reason in told
 
 
-def test_what_is_wrong_with_a_plugin_of_java_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_java_plugin_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLASSPATH", str(java_classes()))
     told = refusal(TOPICS, "TopicRules")
     assert told.startswith(
@@ -65,7 +65,7 @@ def test_what_is_wrong_with_a_plugin_of_java_is_said(monkeypatch: pytest.MonkeyP
     )
 
 
-def test_a_java_that_cannot_run_it_is_said_to_be_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_java_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\nexit 7\n")
@@ -76,11 +76,11 @@ def test_a_java_that_cannot_run_it_is_said_to_be_the_problem(tmp_path: Path, mon
     assert f"JAVA_HOME={tmp_path} has no bin/java: install a JDK" in refusal(TOPICS, "TopicRules")
 
 
-def test_two_assignors_of_one_name_are_one_too_many() -> None:
-    assert "more than one of them is named uniform" in refusal(ASSIGNORS, f"{RULES}:Uniform,uniform")
+def test_two_assignors_with_one_name_are_refused() -> None:
+    assert "more than one assignor is named uniform" in refusal(ASSIGNORS, f"{RULES}:Uniform,uniform")
 
 
-def test_a_node_has_the_plugins_of_its_roles_and_no_others() -> None:
+def test_a_node_loads_only_the_plugins_of_its_roles() -> None:
     both = start(TOPICS, f"{RULES}:TopicRules", **{ASSIGNORS: f"range,{RULES}:FirstTakesAll"})
     assert both.policies is not None
     assert [each.name for each in both.assignors.values()] == ["first-takes-all"]

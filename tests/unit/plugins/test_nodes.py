@@ -118,7 +118,7 @@ def wait_until_gone(pid: int) -> None:
         time.sleep(0.05)
 
 
-def test_policies_of_python_refuse_and_say_why(of_python: OttlaNode) -> None:
+def test_python_policies_refuse_with_a_reason(of_python: OttlaNode) -> None:
     assert create(of_python, "t").error_code == 0
     for validate_only in (True, False):
         refused = create(of_python, "refused", validate_only=validate_only)
@@ -143,7 +143,7 @@ def test_policies_of_python_refuse_and_say_why(of_python: OttlaNode) -> None:
     assert "TopicRules closed" in of_python.last_words()
 
 
-def test_an_assignor_of_python_assigns_and_objects(of_python: OttlaNode) -> None:
+def test_a_python_assignor_assigns_and_refuses(of_python: OttlaNode) -> None:
     create(of_python, "t")
     answer = join(of_python, "t", None)
     assert [each.partitions for each in answer.assignment.topic_partitions] == [[0, 1]]
@@ -160,7 +160,7 @@ def test_an_assignor_of_python_assigns_and_objects(of_python: OttlaNode) -> None
         assert reason in answer.error_message
 
 
-def test_classes_of_java_are_asked_and_nothing_gets_past_them_when_their_jvm_was_killed(of_java: OttlaNode) -> None:
+def test_java_policies_apply_even_after_their_jvm_was_killed(of_java: OttlaNode) -> None:
     assert create(of_java, "t").error_code == 0
     assert create(of_java, "refused").error_message == "the rules say: refused 2 1 null {}"
     answer = join(of_java, "t", "first-takes-all")
@@ -170,7 +170,7 @@ def test_classes_of_java_are_asked_and_nothing_gets_past_them_when_their_jvm_was
     wait_until_gone(jvm)
     answers = [create(of_java, "other")]
     assert answers[0].error_code == PolicyViolation.code
-    assert str(answers[0].error_message).startswith("The policy TopicRules could not be asked: its JVM")
+    assert str(answers[0].error_message).startswith("The policy TopicRules could not decide: its JVM")
     deadline = time.monotonic() + TIMEOUT_S
     while answers[-1].error_code == PolicyViolation.code:
         assert time.monotonic() < deadline, of_java.last_words()
@@ -178,23 +178,21 @@ def test_classes_of_java_are_asked_and_nothing_gets_past_them_when_their_jvm_was
         answers.append(create(of_java, "other"))
     assert answers[-1].error_code == 0
     assert create(of_java, "refused").error_code == PolicyViolation.code
-    assert "the JVM of the plug-ins has ended (status -9)" in of_java.last_words()
-    assert "the JVM of the plug-ins is back" in of_java.last_words()
+    assert "the plug-in JVM ended with status -9" in of_java.last_words()
+    assert "the plug-in JVM is running again" in of_java.last_words()
     (jvm,) = children(of_java.pid)
     of_java.stop()
     assert "TopicRules closed" in of_java.last_words()
     wait_until_gone(jvm)
 
 
-def test_the_jvm_ends_with_a_node_that_was_killed(of_java: OttlaNode) -> None:
+def test_the_jvm_ends_when_the_node_is_killed(of_java: OttlaNode) -> None:
     (jvm,) = children(of_java.pid)
     of_java.stop(signal.SIGKILL)
     wait_until_gone(jvm)
 
 
-def test_a_node_without_its_class_or_without_java_says_so_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_class_or_java_fails_the_start_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = OttlaNode(tmp_path, {**SETTINGS, "create.topic.policy.class.name": "com.example.Nowhere"})
     node.format()
     monkeypatch.setenv("CLASSPATH", class_path())
@@ -205,7 +203,7 @@ def test_a_node_without_its_class_or_without_java_says_so_in_one_line(
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert refusal(node).endswith(
-        "create.topic.policy.class.name=com.example.Nowhere: a class of Java cannot be run: there is no java in PATH:"
+        "create.topic.policy.class.name=com.example.Nowhere: Java plug-ins cannot run: there is no java in PATH:"
         " install a JDK of version 17 or newer"
     )
 
@@ -219,7 +217,7 @@ def refusal(node: OttlaNode) -> str:
     return line
 
 
-def test_a_node_without_plugins_does_not_load_what_runs_them() -> None:
+def test_a_node_without_plugins_does_not_import_their_modules() -> None:
     loaded = "import ottla.node.node, sys; print([each for each in sys.modules if each.startswith('ottla.plugins')])"
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"

@@ -25,7 +25,7 @@ class Moody:
             sys.exit(3)
 
 
-def test_a_policy_that_hangs_or_would_end_the_process_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_that_hangs_or_exits_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     moody, thread = Moody(), PluginThread("policies of a test")
     policy = PythonPolicy("tests:Moody", moody, thread)
 
@@ -37,7 +37,7 @@ def test_a_policy_that_hangs_or_would_end_the_process_refuses(monkeypatch: pytes
         for name in ("hangs", "waits behind it"):
             (verdict,) = await policy.judge([NewTopic(name, 1, 1, None, {})])
             assert isinstance(verdict, PolicyViolation)
-            assert "tests:Moody could not be asked: it did not answer" in verdict.message
+            assert "tests:Moody could not decide: it did not answer" in verdict.message
         moody.release.set()
         monkeypatch.setattr(policies, "TIMEOUT_S", 20.0)
         assert await policy.judge([NewTopic("fine", 1, 1, None, {})]) == [None]
