@@ -153,7 +153,7 @@ def test_a_python_assignor_assigns_and_refuses(of_python: OttlaNode) -> None:
     create(of_python, "u")
     for instance, reason in (
         ("objects", "a member objects"),
-        ("confuses", "it gives m partitions of nowhere that are"),
+        ("confuses", "it assigns partitions of nowhere to m that do not exist"),
     ):
         answer = join(of_python, "u", "first-takes-all", instance_id=instance)
         assert answer.error_code == UnknownServerError.code
