@@ -54,7 +54,7 @@ from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Timer
 from ottla.replication.runtime import Runtime
 from ottla.replication.unavailable_leaders import UnavailableLeaders
-from ottla.storage.directories.disk_space import Space
+from ottla.storage.directories.disk_space import DiskSpace
 from ottla.storage.directories.log_directory import LogDirectory
 from ottla.storage.directories.logs import Logs
 from ottla.storage.directories.node_files import NodeMeta
@@ -198,7 +198,7 @@ class Broker:
             random=Random(1),
             supported_features=SUPPORTED,
             served=advertised_apis(BROKER_ENDPOINTS),
-            space_of=lambda _: Space(1000, 400),
+            space_of=lambda _: DiskSpace(1000, 400),
             ask_controller=self._ask_controller,
             decide=lambda _, request: self._ask_controller(request),
             create_internal_topic=lambda _: None,

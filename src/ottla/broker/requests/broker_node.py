@@ -30,7 +30,7 @@ from ottla.replication.partitions import Partitions
 from ottla.replication.purgatory import Completions, Expirations, Timer
 from ottla.replication.throttles import ReplicationThrottle
 from ottla.replication.unavailable_leaders import UnavailableLeaders
-from ottla.storage.directories.disk_space import Space, space_of
+from ottla.storage.directories.disk_space import DiskSpace, disk_space_of
 
 
 def _nothing(*_: object) -> None:
@@ -78,7 +78,7 @@ class BrokerNode:
     """Called when log levels changed, for services that depend on them."""
     fetch_max_bytes: int = 57_671_680
     max_described_partitions: int = 2000
-    space_of: Callable[[str], Space] = space_of
+    space_of: Callable[[str], DiskSpace] = disk_space_of
     create_missing_topics: Callable[[Call[BrokerNode], Sequence[str]], None] | None = None
     """Asks the controller, in the client's name, for topics that a request names; None if automatic creation is off."""
     ask_controller: Callable[[Any], Awaitable[Any]]

@@ -1,1 +1,4 @@
-"""Log compaction: which log is cleanable, the rules for its batches, the cleaner and its schedule."""
+"""Log compaction: cleanable ranges, the rules for batches, the cleaner and its scheduler.
+
+Imports `storage.log` and `storage.directories`.
+"""

@@ -1,7 +1,7 @@
-"""How dirty a log is: what compaction could clean now, and whether it should, by the rules of Kafka 4.3.1.
+"""The cleanable range of a log: what compaction could clean now, and whether it is due, by the rules of Kafka 4.3.1.
 
-Never cleaned are the active segment, what lies behind the last stable offset, and segments with records younger than
-`min.compaction.lag.ms`. Only whole segments are.
+Only whole segments are cleaned. The active segment, segments beyond the last stable offset, and segments with records
+younger than `min.compaction.lag.ms` are not.
 """
 
 import logging
@@ -16,32 +16,32 @@ logger = logging.getLogger(__name__)
 
 
 class CleanableRange(NamedTuple):
-    """How much there is to clean in a log, and where."""
+    """The part of a log that can be cleaned, and its size."""
 
     first_dirty_offset: int
     end_offset: int
-    """Where the first segment begins that may not be cleaned yet."""
+    """The base offset of the first segment that may not be cleaned yet."""
     clean_bytes: int
     cleanable_bytes: int
     overdue_ms: int
-    """For how long the oldest dirty records should have been compacted, by `max.compaction.lag.ms`."""
+    """How long the oldest dirty records have exceeded `max.compaction.lag.ms`."""
 
     @property
     def ratio(self) -> float:
-        """The cleanable part of what a pass would read."""
+        """The cleanable share of the bytes that a pass would read."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, settings: LogSettings) -> bool:
-        """Whether the log is dirty enough, or has waited too long."""
+        """Return whether the log is dirty enough, or overdue."""
         return self.cleanable_bytes > 0 and (self.overdue_ms > 0 or self.ratio > settings.min_cleanable_dirty_ratio)
 
 
 def find_cleanable_range(log: PartitionLog, checkpoint: int | None, now_ms: int) -> CleanableRange:
-    """How dirty a log is. The checkpoint is where its last pass ended, if there was one."""
+    """Return the cleanable range of a log. The checkpoint is the end of its last pass, if there was one."""
     first_dirty = _first_dirty_offset(log, checkpoint)
     segments, active = log.segments, log.active
-    # Segments that hold dirty records, but for the active one.
+    # Segments with dirty records, except for the active one.
     dirty = segments[log.segment_at(first_dirty) : -1] if first_dirty < active.base_offset else []
     limit = min(log.last_stable_offset, active.base_offset)
     lag = log.settings.min_compaction_lag_ms
@@ -64,11 +64,13 @@ def _first_dirty_offset(log: PartitionLog, checkpoint: int | None) -> int:
         return start
     if checkpoint < start:
         if not log.settings.delete:
-            logger.warning("%s was cleaned up to %d, before its start: it counts as dirty from there", log, checkpoint)
+            logger.warning(
+                "%s: the cleaner checkpoint %d is before the log start; cleaning from there", log, checkpoint
+            )
         return start
     if checkpoint > log.log_end_offset:
-        # Its end was lost: what was known of the rest need not hold any more.
-        logger.warning("%s was cleaned up to %d, beyond its end: all of it counts as dirty", log, checkpoint)
+        # The log end was lost, so the rest may have changed too.
+        logger.warning("%s: the cleaner checkpoint %d is beyond the log end; cleaning the whole log", log, checkpoint)
         return start
     return checkpoint
 

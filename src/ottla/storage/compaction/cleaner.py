@@ -1,15 +1,16 @@
-"""Compacting a log in three steps, so that the thread that owns it never waits.
+"""Compaction of a log in three steps, so that the thread that owns it never waits.
 
-    plan      the owner's thread    what is to be cleaned: cheap, and nothing changes
+    plan      the owner's thread    decides what to clean: cheap, and changes nothing
     clean     any thread            reads the old segments twice and writes new ones, `.cleaned`, with their indexes
-    install   the owner's thread    puts the new ones in the place of the old ones, if the log still has those
+    install   the owner's thread    replaces the old segments with the new ones, if the log still has them
 
-The rules are those of Kafka 4.3.1; `cleaning` decides what stays of a batch. First the keys of the dirty part are
-mapped to their newest offsets, as far as memory goes; then everything from the log's start up to there is rewritten.
+The rules are those of Kafka 4.3.1; `rules` decides what remains of a batch. A pass first maps the keys of the dirty
+part to their newest offsets, as far as memory allows. Then it rewrites everything from the log start up to there.
 
-A crash leaves the log either as it was or cleaned. New segments count once all of them are called `.swap`: the last one
-is renamed first, so that one `.cleaned` that is left makes all of them void (`opening`). From then on they replace the
-segments whose offsets they cover; to tell that, each keeps the end of its last batch, though its records may be gone.
+A crash leaves the log either as it was or cleaned. New segments count once all of them are named `.swap`. The last one
+is renamed first, so a remaining `.cleaned` file makes all of them void (`log/opening`). From then on they replace the
+segments whose offsets they cover. So that recovery can tell these offsets, each new segment ends with the header of its
+last batch, even if all records of that batch are gone.
 """
 
 import logging
@@ -39,12 +40,12 @@ _WRITE_BYTES: Final = 1 << 20
 
 
 class CleaningAborted(Exception):
-    """The log was deleted, moved or cut while it was cleaned: nothing has changed, and nothing is left behind."""
+    """The log was deleted, moved or truncated while it was cleaned. The log is unchanged, and no files are left."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Plan:
-    """What a pass works on: names, sizes and numbers, nothing that the log still changes."""
+    """The input of a pass: names, sizes and numbers that the log no longer changes."""
 
     disk: Disk
     directory: str
@@ -53,47 +54,49 @@ class Plan:
     now_ms: int
     last_entries: dict[int, LastEntry]
     segments: tuple[Segment, ...]
-    """The log's own, to know them again; another thread may not use them."""
+    """The log's own segments, to recognize them later. Another thread may not use them."""
     sources: tuple[Segment, ...]
-    """The same files opened apart."""
+    """The same files, opened separately."""
     later: tuple[Segment, ...]
-    """Segments behind the cleanable ones: they may hold the abort markers of records before them."""
+    """The segments after the cleanable ones, which may have the abort markers of earlier records."""
     cancelled: bool = False
 
     def cancel(self) -> None:
-        """Stop the pass: at its next batch, or else when it is to be installed. Any thread may ask for it."""
+        """Stop the pass at its next batch, or at `install`. Any thread may call this."""
         self.cancelled = True
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Cleaned:
-    """What a pass has written, and what it replaces."""
+    """The output of a pass: new segments, and what they replace."""
 
     plan: Plan
     segments: list[Segment] = field(default_factory=list)
     replaced: int = 0
-    """So many segments from the log's first on."""
+    """The number of segments that are replaced, from the first one on."""
     first_dirty_offset: int = 0
-    """Where the next pass begins."""
+    """The offset at which the next pass begins."""
     mapped_bytes: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
     map_utilization: float = 0.0
 
     def discard(self) -> None:
-        """Remove the files, those that are there. Not after `install` has taken them."""
+        """Remove the files that exist. Not allowed after a successful `install`."""
         for segment in self.segments:
             segment.remove()
 
     def settle(self) -> None:
-        """Make the exchange durable; waits for the disk. Before that the new first dirty offset must not be written
-        down: after a crash the old segments might be back, and tombstones among them would go before what they delete.
+        """Make the replacement durable. This waits for the disk.
+
+        The new first dirty offset must not be checkpointed before: after a crash the old segments might be back, and
+        their tombstones would be removed before the records that they delete.
         """
         self.plan.disk.sync_dir(self.plan.directory)
 
 
 def plan(log: PartitionLog, *, first_dirty_offset: int | None, now_ms: int) -> Plan | None:
-    """What a pass would do now; None if there is nothing to clean. Whether it is due, its `cleanable` tells."""
+    """Return the plan of a pass; None if there is nothing to clean. Its `cleanable` says whether it is due."""
     cleanable = find_cleanable_range(log, first_dirty_offset, now_ms)
     if cleanable.cleanable_bytes == 0 or cleanable.first_dirty_offset >= cleanable.end_offset:
         return None
@@ -120,10 +123,10 @@ def clean(
     load_factor: float = DEFAULT_LOAD_FACTOR,
     throttle: Callable[[int], None] | None = None,
 ) -> Cleaned:
-    """Write the segments anew, without what may go, and make them durable. Runs in a thread, once at a time for a log.
+    """Write the cleaned segments and sync them. Runs in a thread, one pass at a time for each log.
 
-    `throttle` is told of bytes that were read or written, and may wait. Raises CleaningAborted, CorruptLog or OSError,
-    and then leaves no files.
+    `throttle` is called with the bytes that were read or written, and may wait. Raise CleaningAborted, CorruptLog or
+    OSError; then no files are left.
     """
     cleaned = Cleaned(plan=plan)
     try:
@@ -131,7 +134,7 @@ def clean(
     except Exception as error:
         with suppress(FileNotFoundError):
             _remove_cleaned(plan)
-        # Whoever cut the log has said so before; what is missing then is not corrupt.
+        # A truncation cancels the plan first. Missing bytes are then not a corruption.
         if isinstance(error, FileNotFoundError) or (isinstance(error, CorruptLog) and plan.cancelled):
             raise CleaningAborted(f"{plan.directory}: {error}") from error
         raise
@@ -139,9 +142,9 @@ def clean(
 
 
 def install(log: PartitionLog, cleaned: Cleaned) -> int | None:
-    """Put cleaned segments in the place of the old ones. Returns the new first dirty offset, valid after `settle`.
+    """Replace the old segments with the cleaned ones; return the new first dirty offset, valid after `settle`.
 
-    None, and the new files are gone, if the log no longer has the old segments as they were.
+    If the old segments have changed, discard the new files and return None.
     """
     plan, new = cleaned.plan, cleaned.segments
     old, rest = log.segments[: cleaned.replaced], log.segments[cleaned.replaced :]
@@ -169,7 +172,7 @@ def install(log: PartitionLog, cleaned: Cleaned) -> int | None:
     log.limit_position = None
     _remove_later(log, old)
     logger.info(
-        "%s: cleaned up to offset %d, %d bytes in %d segments are %d in %d now",
+        "%s: cleaned up to offset %d, from %d bytes in %d segments to %d bytes in %d",
         log, cleaned.first_dirty_offset, cleaned.read_bytes, len(old), cleaned.written_bytes, len(new),
     )  # fmt: skip
     return cleaned.first_dirty_offset
@@ -186,7 +189,7 @@ class _Pass:
     def run(self, memory_bytes: int, load_factor: float) -> None:
         plan, cleaned = self._plan, self._cleaned
         cleanable = plan.cleanable
-        # One that a failed pass could not remove would make the segments of this one void after a crash.
+        # A file left by a failed pass would make the segments of this pass void after a crash.
         _remove_cleaned(plan)
         aborted = self._aborted()
         latest = OffsetMap(memory_bytes, cleanable.first_dirty_offset, load_factor)
@@ -208,7 +211,7 @@ class _Pass:
         plan.disk.sync_dir(plan.directory)
 
     def _aborted(self) -> list[Aborted]:
-        """The aborted transactions with records in the segments that are cleaned; their markers may be behind them."""
+        """Return the aborted transactions with records in the cleaned segments. Their markers may be in later ones."""
         aborted: list[Aborted] = []
         end = self._plan.cleanable.end_offset
         for segment in (*self._plan.sources, *self._plan.later):
@@ -220,7 +223,7 @@ class _Pass:
         return aborted
 
     def _map(self, latest: OffsetMap, aborted: Sequence[Aborted]) -> None:
-        """Take in the dirty records, as many as fit."""
+        """Map the keys of the dirty records, as many as fit."""
         start = self._plan.cleanable.first_dirty_offset
         transactions = Transactions(entry for entry in aborted if entry.last_offset >= start)
         sources = self._plan.sources
@@ -243,7 +246,7 @@ class _Pass:
             latest.end_offset = max(latest.end_offset, end)
 
     def _clean_group(self, group: Sequence[Segment], batch_filter: CompactionFilter) -> None:
-        """Write what stays of neighbouring segments into one."""
+        """Write what remains of consecutive segments into one."""
         plan = self._plan
         interval = plan.settings.index_interval_bytes
         target = Segment.create(plan.disk, plan.directory, group[0].base_offset, now_ms=plan.now_ms, suffix=CLEANED)
@@ -282,7 +285,7 @@ class _Pass:
             self._throttle(len(data))
 
     def _batches(self, source: Segment, start: int) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
-        """The batches of an old segment; between them others have their turn."""
+        """Yield the batches of an old segment. Other threads may run between them."""
         for batch in source.batches(start):
             if self._plan.cancelled:
                 raise CleaningAborted(f"{self._plan.directory}: cancelled")
@@ -293,7 +296,7 @@ class _Pass:
 
 
 def group_segments(segments: Sequence[Segment], settings: LogSettings, end_offset: int) -> list[list[Segment]]:
-    """Neighbours that become one segment: not larger than the settings allow, and within 31 bits of offsets."""
+    """Group consecutive segments that become one: within the configured sizes, and within 31 bits of offsets."""
     groups: list[list[Segment]] = []
     ends = [*(segment.base_offset for segment in segments[1:]), end_offset]
     size = offset_index = time_index = 0
@@ -316,7 +319,7 @@ def group_segments(segments: Sequence[Segment], settings: LogSettings, end_offse
 
 
 def _unchanged(plan: Plan, segments: Sequence[Segment], count: int) -> bool:
-    """Whether these are the segments that were planned for, as they were."""
+    """Return whether these are the planned segments, unchanged."""
     planned = zip(plan.segments, plan.sources, strict=True)
     return len(segments) == count and all(
         segment is own and segment.size == source.size
@@ -331,7 +334,7 @@ def _remove_cleaned(plan: Plan) -> None:
 
 
 def _remove_later(log: PartitionLog, segments: Sequence[Segment]) -> None:
-    """Delete files when no reader needs them any more, in a thread: large ones take their time."""
+    """Delete files in a thread after `file.delete.delay.ms`, when no reader needs them."""
     environment = log.environment
 
     def remove() -> None:
@@ -345,4 +348,4 @@ def _remove_later(log: PartitionLog, segments: Sequence[Segment]) -> None:
 
 
 def _at_full_speed(_: int) -> None:
-    """No limit to reading and writing."""
+    """Do not limit the pass."""

@@ -1,7 +1,7 @@
-"""The newest offset of each key in the part of a log that compaction looks at, within a given amount of memory.
+"""The newest offset of each key in the dirty part of a log, within a given amount of memory.
 
-Keys shorter than 16 bytes are kept as they are, longer ones as a digest of 16 bytes: the two can never be equal, and
-nobody finds two keys with one digest. What does not fit is not an error: the map then ends before it.
+Keys shorter than 16 bytes are stored as they are, longer ones as a digest of 16 bytes. The two can never be equal, and
+digests do not collide in practice. If a key does not fit, the map ends before it.
 """
 
 from collections.abc import Iterable
@@ -13,16 +13,16 @@ KEY_BYTES: Final = 16
 DEFAULT_LOAD_FACTOR: Final = 0.9
 
 _ENTRY_BYTES: Final = 64 + 32
-"""The objects of a digest and of an offset, as the allocator rounds them."""
+"""The size of a digest object and an offset object, as the allocator rounds them."""
 _SLOT_BYTES: Final = 20
-"""A dictionary has a power of two of slots, each a number, and entries for two thirds of them."""
+"""The size of a slot of a dictionary, which has a power of two of slots and entries for two thirds of them."""
 _GROWTH_BYTES: Final = 62
-"""What a slot of the new table costs at the moment of growing, with the old table and all objects there."""
+"""The memory for each new slot while the dictionary grows, with the old table and all objects still there."""
 _RECORDS_A_TURN: Final = 0xFF
 
 
 def capacity_of(memory_bytes: int) -> int:
-    """How many keys fit into so much memory, whatever their length: about one in 125 to 190 bytes."""
+    """Return how many keys of any length fit into the memory: about one for every 125 to 190 bytes."""
     best, slots = 0, 8
     while slots * _GROWTH_BYTES <= memory_bytes:
         best = max(best, min(slots * 2 // 3, (memory_bytes - slots * _SLOT_BYTES) // _ENTRY_BYTES))
@@ -31,15 +31,15 @@ def capacity_of(memory_bytes: int) -> int:
 
 
 def give_way() -> None:
-    """Let another thread have the interpreter, which it would otherwise wait 5 ms for.
+    """Let another thread take the interpreter, for which it would otherwise wait 5 ms.
 
-    `time.sleep(0)` does so too, but takes 90 µs on Linux before Python 3.12.
+    `time.sleep(0)` would do the same, but takes 90 µs on some kernels before Python 3.12.
     """
     select((), (), (), 0)
 
 
 class OffsetMap:
-    """From keys to offsets, for the offsets from some first dirty one up to `end_offset`."""
+    """Maps keys to their newest offsets, from the first dirty offset up to `end_offset`."""
 
     __slots__ = ("_offsets", "capacity", "end_offset")
 
@@ -48,9 +48,9 @@ class OffsetMap:
     ) -> None:
         self.capacity = int(capacity_of(memory_bytes) * load_factor)
         if self.capacity < 1:
-            raise ValueError(f"{memory_bytes} bytes hold no key: log.cleaner.dedupe.buffer.size is too small")
+            raise ValueError(f"{memory_bytes} bytes are too few for one key: raise log.cleaner.dedupe.buffer.size")
         self.end_offset = first_dirty_offset
-        """All records below are in the map, so that it can tell which of them are the newest."""
+        """All dirty records below this offset are in the map."""
         self._offsets: dict[bytes, int] = {}
 
     def __len__(self) -> int:
@@ -58,13 +58,13 @@ class OffsetMap:
 
     @property
     def utilization(self) -> float:
-        """How full the map is, from 0 to 1."""
+        """The used share of the map, from 0 to 1."""
         return len(self._offsets) / self.capacity
 
     def add(self, records: Iterable[tuple[int, int, bytes | None, bool]], first_dirty_offset: int) -> bool:
-        """Take in the records, as `wire.records.keys` gives them, in the order of the log; False if not all fit.
+        """Add records in the order of the log; return False if not all fit.
 
-        The map then ends behind the last that did. As in Kafka a full map takes no known keys either.
+        The map then ends after the last one that fits. As in Kafka, a full map does not update existing keys either.
         """
         offsets, capacity = self._offsets, self.capacity
         last = -1
@@ -79,5 +79,5 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The newest offset of the key, or -1."""
+        """Return the newest offset of the key, or -1."""
         return self._offsets.get(key if len(key) < KEY_BYTES else blake2b(key, digest_size=KEY_BYTES).digest(), -1)

@@ -1,9 +1,9 @@
-"""What compaction keeps of a batch: the rules of Kafka 4.3.1, decided batch by batch in the order of the log.
+"""The rules of compaction of Kafka 4.3.1, applied batch by batch in the order of the log.
 
-A record stays if it is the newest of its key, and a tombstone only until its delete horizon (KIP-534): the pass that
-first meets it writes that time into the batch's header. Records of aborted transactions go at once, and count for
-nothing. A transaction's marker stays while batches of the transaction do; then it gets a horizon as well. Of a batch
-that holds a producer's last sequence at least the header stays, and so does that of the last batch of the pass.
+A record is kept if it is the newest of its key; a tombstone only until its delete horizon (KIP-534), which the first
+pass over it writes into the batch's header. Records of aborted transactions are removed at once and do not count as the
+newest. A transaction's marker is kept as long as batches of the transaction are; then it gets a horizon too. The header
+is kept of a batch that has a producer's last sequence, and of the last batch of the pass.
 
 Nothing here reads files or clocks. Offsets never change.
 """
@@ -20,19 +20,19 @@ from ottla.storage.log.validation import rebuild
 
 
 class Transactions:
-    """Which transactions were aborted, and which still have batches, as a pass goes through the log."""
+    """Tracks during a pass which transactions were aborted, and which still have batches."""
 
     __slots__ = ("_aborted", "_coming", "_committed")
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
         self._coming = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
         self._aborted: dict[int, tuple[Aborted, bool]] = {}
-        """Producer id → its aborted transaction that is under way, and whether a batch of it was met."""
+        """Producer id → its current aborted transaction, and whether the pass found a batch of it."""
         self._committed: set[int] = set()
-        """Producers of whose transaction, which was not aborted, a batch was met."""
+        """Producers with a batch in their current transaction, which was not aborted."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether a data batch belongs to an aborted transaction; it is remembered for the marker's sake."""
+        """Return whether a data batch belongs to an aborted transaction. The batch is remembered for its marker."""
         self._begin(header.last_offset)
         if not header.is_transactional:
             return False
@@ -44,9 +44,9 @@ class Transactions:
         return True
 
     def end(self, header: BatchHeader, kind: ControlType | None) -> tuple[bool, Aborted | None]:
-        """Whether a control batch may go, and else what it adds to the index of aborted transactions.
+        """Return whether a control batch may be removed, and otherwise its entry for the index of aborted transactions.
 
-        The kind is None where an earlier pass has left only the header.
+        `kind` is None if an earlier pass left only the header.
         """
         self._begin(header.last_offset)
         if kind is None:
@@ -61,20 +61,20 @@ class Transactions:
         return False, None
 
     def _begin(self, offset: int) -> None:
-        """Let the aborted transactions begin that do so up to an offset."""
+        """Begin the aborted transactions that start up to an offset."""
         while self._coming and self._coming[-1].first_offset <= offset:
             entry = self._coming.pop()
             self._aborted.setdefault(entry.producer_id, (entry, False))
 
 
 def kind_of(block: bytes, pos: int, header: BatchHeader) -> ControlType | None:
-    """What a control batch says; None if its record is gone."""
+    """Return the type of a control batch; None if its record was removed."""
     record = next(read_records(block, pos, header), None)
     return None if record is None else control_type(record)
 
 
 class CompactionFilter:
-    """What one pass keeps, told to go through the batches in order."""
+    """Decides what one pass keeps, given the batches in order."""
 
     __slots__ = ("_delete_retention_ms", "_end_offset", "_last_entries", "_latest", "_now_ms", "_transactions", "ended")
 
@@ -95,14 +95,14 @@ class CompactionFilter:
         self._now_ms = now_ms
         self._delete_retention_ms = delete_retention_ms
         self.ended: Aborted | None = None
-        """What the batch that `filter_batch` has seen last adds to the index of aborted transactions."""
+        """The entry that the last filtered batch adds to the index of aborted transactions."""
 
     def filter_batch(
         self, header: BatchHeader, block: bytes, pos: int, *, keep_end: bool = False
     ) -> bytearray | memoryview | None:
-        """What stays of the batch at a position: the same bytes, a smaller batch, only a header, or nothing.
+        """Return what is kept of the batch at a position: the same bytes, a smaller batch, only a header, or None.
 
-        With `keep_end` there is at least a header, of nobody, that tells where the batch ended.
+        With `keep_end` at least an anonymous header is kept, which has the batch's last offset.
         """
         self.ended = None
         offsets: set[int] = set()
@@ -129,14 +129,14 @@ class CompactionFilter:
         return rebuild(header, staying, delete_horizon=horizon)
 
     def _retained(self, header: BatchHeader, block: bytes, pos: int) -> tuple[set[int], bool]:
-        """The offsets of the records that stay, and whether a tombstone is among them."""
+        """Return the offsets of the records to keep, and whether one of them is a tombstone."""
         newest, end = self._latest.get, self._latest.end_offset
         horizon = header.delete_horizon
         tombstones_stay = horizon is None or self._now_ms < horizon
         kept: set[int] = set()
         has_tombstones = False
         for number, (offset, _, key, is_tombstone) in enumerate(read_keys(block, pos, header)):
-            # What the map does not reach is left to the next pass.
+            # Records beyond the map are left to the next pass.
             if offset >= end or (key is not None and offset >= newest(key) and (tombstones_stay or not is_tombstone)):
                 kept.add(offset)
                 if is_tombstone:
@@ -146,9 +146,9 @@ class CompactionFilter:
         return kept, has_tombstones
 
     def _emptied(self, header: BatchHeader, keep_end: bool) -> bytearray | None:
-        """What is left of a batch without records."""
+        """Return what is kept of a batch without records."""
         if header.next_offset == self._end_offset or self._is_last_of_producer(header):
-            # The base timestamp of a header is nothing, so a horizon cannot be told.
+            # A header without records has no base timestamp, which would be the horizon.
             return rebuild(header._replace(attributes=header.attributes & ~DELETE_HORIZON_BIT), [])
         if keep_end:
             return build_batch(
@@ -160,7 +160,7 @@ class CompactionFilter:
         return None
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        """Whether the batch tells what the producer may send next: its last sequence, or else its epoch."""
+        """Return whether the batch has the producer's last sequence, or else its epoch."""
         last = self._last_entries.get(header.producer_id) if header.has_producer_id else None
         if last is None:
             return False

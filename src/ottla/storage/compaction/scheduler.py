@@ -1,7 +1,7 @@
-"""Which log is compacted next, one pass at a time, in the background.
+"""The scheduler of compaction: one pass at a time, in the background.
 
-Of the logs that are due, the dirtiest goes first. A pass reads and writes in a thread; the owner's thread only puts its
-result in place. A log that cannot be cleaned, because its bytes are not right, is left alone from then on and named.
+The dirtiest log that is due is cleaned first. A pass reads and writes in a thread; the owner's thread only installs its
+result. A log with corrupt bytes is reported and not cleaned any more.
 """
 
 import logging
@@ -10,7 +10,7 @@ from time import monotonic, sleep
 
 from ottla.storage.compaction.cleanable import find_cleanable_range
 from ottla.storage.compaction.cleaner import Cleaned, CleaningAborted, Plan, clean, install, plan
-from ottla.storage.directories.log_directory import LogDirectory, Name
+from ottla.storage.directories.log_directory import LogDirectory, TopicPartition
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.scan import CorruptLog
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Throttle:
-    """Holds a pass to so many bytes a second (`log.cleaner.io.max.bytes.per.second`)."""
+    """Limits the bytes per second of a pass (`log.cleaner.io.max.bytes.per.second`)."""
 
     def __init__(self, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
@@ -43,8 +43,8 @@ class Compaction:
         self.memory_bytes = memory_bytes
         self.bytes_per_second = bytes_per_second
         self.load = load
-        self.uncleanable: dict[Name, str] = {}
-        """Logs that are left alone, and why."""
+        self.uncleanable: dict[TopicPartition, str] = {}
+        """The logs that are not cleaned any more, and why."""
         self.passes = 0
         self._running: tuple[PartitionLog, Plan] | None = None
         logs.on_change = self.cancel
@@ -54,7 +54,7 @@ class Compaction:
         return self._running is not None
 
     def start_next(self, now_ms: int) -> bool:
-        """Begin to clean the dirtiest log that is due, unless one is being cleaned; whether a pass began."""
+        """Start to clean the dirtiest log that is due, unless a pass is running; return whether a pass started."""
         if self._running is not None:
             return False
         self._forget_deleted()
@@ -75,17 +75,17 @@ class Compaction:
             return False
         self._running = log, work
         log.environment.background.run(
-            partial(self._clean, work), partial(self._install, directory, log), partial(self._failed, directory)
+            partial(self._clean, work), partial(self._install, directory, log), partial(self._on_failure, directory)
         )
         return True
 
     def _forget_deleted(self) -> None:
-        """A log that is made later under the name of one that could not be compacted has other bytes."""
+        """Forget deleted logs: a new log of the same name may be cleaned."""
         for name in [name for name in self.uncleanable if self._logs.directory_of(*name) is None]:
             del self.uncleanable[name]
 
     def cancel(self, log: PartitionLog) -> None:
-        """The log is to be cut, moved or deleted: a pass over it must not be put in place."""
+        """Cancel a pass over a log that will be truncated, moved or deleted."""
         if self._running is not None and self._running[0] is log:
             self._running[1].cancel()
 
@@ -103,23 +103,23 @@ class Compaction:
         if isinstance(result, Cleaned) and directory.is_online:
             cleaned_to = install(log, result)
             if cleaned_to is not None:
-                settled = partial(self._settled, directory, name, cleaned_to)
-                log.environment.background.run(result.settle, settled, partial(self._failed, directory))
+                on_settled = partial(self._on_settled, directory, name, cleaned_to)
+                log.environment.background.run(result.settle, on_settled, partial(self._on_failure, directory))
                 return
         elif isinstance(result, CleaningAborted):
-            logger.info("%s was not cleaned: %s", log, result)
+            logger.info("Cleaning of %s was aborted: %s", log, result)
         elif isinstance(result, CorruptLog):
-            logger.error("%s-%d is not compacted any more: %s", *name, result)
+            logger.error("Stopped compacting %s-%d: %s", *name, result)
             self.uncleanable[name] = str(result)
         self._running = None
 
-    def _settled(self, directory: LogDirectory, name: Name, cleaned_to: int, _: None) -> None:
+    def _on_settled(self, directory: LogDirectory, name: TopicPartition, cleaned_to: int, _: None) -> None:
         self._running = None
         self.passes += 1
         if name in directory.logs:
             directory.cleaned_to[name] = cleaned_to
             directory.checkpoint_cleaned()
 
-    def _failed(self, directory: LogDirectory, error: OSError) -> None:
+    def _on_failure(self, directory: LogDirectory, error: OSError) -> None:
         self._running = None
         directory.fail(error)

@@ -1,1 +1,1 @@
-"""Log directories of a node: the logs in them, checkpoint files, node files, free space."""
+"""The log directories of a node: their logs, checkpoint files, node files and disk space. Imports `storage.log`."""

@@ -1,12 +1,12 @@
-"""Kafka's checkpoint files: for each partition of a log directory one offset, as text.
+"""Kafka's checkpoint files: one offset for each partition of a log directory, as text.
 
     0                      the version
-    2                      how many lines follow
+    2                      the number of lines that follow
     orders 0 1234          topic, partition, offset
     orders 1 99
 
-A file is replaced as a whole and in one step. One that is not there, or empty, as Kafka makes it at first, holds no
-offsets; anything else that is wrong is an error, since a guessed recovery point could lose records.
+A file is replaced atomically. A missing file has no offsets, and neither has an empty one, which Kafka creates first.
+Any other fault is an error, because a guessed recovery point could lose records.
 """
 
 import re
@@ -16,12 +16,12 @@ from typing import Final
 from ottla.storage.disk import Disk, read_file, replace_file
 
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-"""Up to where each log is known to be on disk."""
+"""The offset up to which each log is durable."""
 LOG_STARTS: Final = "log-start-offset-checkpoint"
-"""Where each log starts, if DeleteRecords moved it into a segment."""
+"""The log start offset of each log that does not start with its first segment."""
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANED: Final = "cleaner-offset-checkpoint"
-"""Up to where each log was compacted."""
+"""The offset up to which each log was compacted."""
 
 _VERSION: Final = "0"
 _line_end = re.compile(r"\r\n|\n|\r")
@@ -32,7 +32,7 @@ _OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class MalformedCheckpoint(Exception):
-    """A checkpoint file that cannot be read; names the file and the line."""
+    """A checkpoint file is invalid at a line."""
 
     def __init__(self, path: str, line: int, problem: str) -> None:
         super().__init__(f"{path}, line {line}: {problem}")
@@ -41,7 +41,7 @@ class MalformedCheckpoint(Exception):
 
 
 def read_checkpoint(disk: Disk, path: str) -> dict[tuple[str, int], int]:
-    """(topic, partition) → offset; raises MalformedCheckpoint."""
+    """Return (topic, partition) → offset. Raise MalformedCheckpoint."""
     try:
         content = read_file(disk, path)
     except FileNotFoundError:
@@ -57,12 +57,12 @@ def write_checkpoint(disk: Disk, path: str, offsets: Mapping[tuple[str, int], in
 
 
 def parse_checkpoint(content: bytes, path: str) -> dict[tuple[str, int], int]:
-    """What a file of this content holds; the path is for the error."""
+    """Parse the content of a file. The path is for the error."""
     try:
         lines = _line_end.split(content.decode())
     except UnicodeDecodeError as error:
         raise MalformedCheckpoint(path, content.count(b"\n", 0, error.start) + 1, "not UTF-8") from None
-    if not lines[-1]:  # what follows the last line's end
+    if not lines[-1]:  # after the last newline
         lines.pop()
     if not lines:
         return {}

@@ -1,17 +1,17 @@
-"""How much room there is on a disk."""
+"""The size of a disk and its free space."""
 
 import os
 from typing import NamedTuple
 
 
-class Space(NamedTuple):
-    """A file system's size, and what of it is left for us."""
+class DiskSpace(NamedTuple):
+    """The total size of a file system, and the bytes that this process may still use."""
 
     total_bytes: int
     usable_bytes: int
 
 
-def space_of(path: str) -> Space:
-    """The room on the file system that a path is on."""
+def disk_space_of(path: str) -> DiskSpace:
+    """Return the disk space of the file system of a path."""
     stats = os.statvfs(path)
-    return Space(stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize)
+    return DiskSpace(stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize)

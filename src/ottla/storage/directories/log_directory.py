@@ -1,12 +1,12 @@
-"""One log directory: the partitions on one disk, with the files that tell a start what it may trust.
+"""One log directory: the logs on one disk, and the files from which a start restores them.
 
-    <directory>/meta.properties, .lock, .kafka_cleanshutdown      whose it is, who uses it, how it was left
+    <directory>/meta.properties, .lock, .kafka_cleanshutdown      its owner, its user, and its last shutdown
                 recovery-point-, log-start-, replication-, cleaner-offset-checkpoint
                 <topic>-<partition>/                              one log each
                 <topic>-<partition>.<id>-delete/ -future/ -stray/
 
-When the disk fails, the directory goes offline as a whole: its logs are no longer served, nothing is written to it any
-more, and the other directories carry on.
+If the disk fails, the whole directory goes offline: its logs are no longer served, and nothing more is written to it.
+Other directories continue.
 """
 
 import logging
@@ -48,18 +48,18 @@ from ottla.storage.log_environment import Background, LogEnvironment
 logger = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
-"""Its log is the consensus's, which opens it by itself."""
+"""The metadata log, which the controller quorum opens itself."""
 
 _TOGETHER_MS = 50
-"""What is asked for within this time is made, or synced, in one go; and whoever asked gets an answer before, be it
-half a megabyte about 500 topics."""
+"""Files and names of this time are created or synced together. By then a request that created the logs has its
+response, even if it is half a megabyte for 500 topics."""
 
-Name = tuple[str, int]
+TopicPartition = tuple[str, int]
 """A topic and a partition of it."""
 
 
 class LogDirectory:
-    """The logs of one directory. Loading and closing may run in a thread; everything else is the owner's."""
+    """The logs of one directory. `load` and `close` may run in a thread; everything else runs in the owner's thread."""
 
     def __init__(
         self,
@@ -75,26 +75,26 @@ class LogDirectory:
         self.path = path
         self.meta = meta
         self.environment = LogEnvironment(disk=disk, background=background, random=random, on_failure=self.fail)
-        self.logs: dict[Name, PartitionLog] = {}
-        self.futures: dict[Name, PartitionLog] = {}
-        """Logs that become their partition's when they have caught up with the one in another directory."""
-        self.cleaned_to: dict[Name, int] = {}
-        """Up to where compaction has come."""
-        self.high_watermarks: dict[Name, int] = {}
-        """As they were at the last stop, until the partitions have taken them up."""
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        """Future logs, which replace their partition's log in another directory when they have caught up."""
+        self.cleaned_to: dict[TopicPartition, int] = {}
+        """The offset up to which each log was compacted."""
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        """The high watermarks of the last checkpoint, with which the logs are opened."""
         self.failure: OSError | None = None
         self.is_cordoned = False
-        """Whether it takes no new logs as long as another directory does (KIP-1066)."""
-        self.corrupt: dict[Name, CorruptLog] = {}
-        """Partitions that are not served, because bytes of theirs that had been synced are not right any more."""
+        """Whether new logs go to other directories, unless all are cordoned (KIP-1066)."""
+        self.corrupt: dict[TopicPartition, CorruptLog] = {}
+        """Partitions that are not served, because synced bytes of theirs are invalid."""
         self.broker_epoch: int | None = None
-        """That of the broker that stopped in order; None after a crash."""
+        """The broker epoch of the last clean shutdown; None after a crash."""
         self._on_failure = on_failure
         self.producer_expiration_ms = producer_expiration_ms
-        self._known_points: dict[Name, int] = {}
-        """The recovery points that may be on disk."""
+        self._known_points: dict[TopicPartition, int] = {}
+        """The recovery points that may be in the checkpoint file."""
         self._planned: deque[PartitionLog] = deque()
-        """New logs whose files are to be made."""
+        """New logs whose files are not created yet."""
         self._is_creating = False
         self._is_syncing_names = False
         self._creation_lock = Lock()
@@ -110,7 +110,7 @@ class LogDirectory:
         return self.failure is None
 
     def load(self, settings_of: Callable[[str], LogSettings], now_ms: int) -> None:
-        """Open all logs. A failing disk takes the directory offline and nothing else down."""
+        """Open all logs. If the disk fails, the directory goes offline."""
         disk = self.environment.disk
         try:
             names = disk.names(self.path)
@@ -121,7 +121,7 @@ class LogDirectory:
             self.high_watermarks = read_checkpoint(disk, f"{self.path}/{HIGH_WATERMARKS}")
             self.cleaned_to = read_checkpoint(disk, f"{self.path}/{CLEANED}")
             if self.broker_epoch is None and points:
-                logger.warning("%s was not stopped in order: logs are recovered from their recovery points", self.path)
+                logger.warning("%s was not shut down cleanly; recovering logs from their recovery points", self.path)
             for name in sorted(names):
                 self._load_one(name, settings_of, points, starts, now_ms)
             remove_clean_shutdown(disk, self.path)
@@ -132,8 +132,8 @@ class LogDirectory:
         self,
         name: str,
         settings_of: Callable[[str], LogSettings],
-        points: Mapping[Name, int],
-        starts: Mapping[Name, int],
+        points: Mapping[TopicPartition, int],
+        starts: Mapping[TopicPartition, int],
         now_ms: int,
     ) -> None:
         try:
@@ -162,7 +162,7 @@ class LogDirectory:
                 producer_expiration_ms=self.producer_expiration_ms,
             )
         except CorruptLog as error:
-            logger.error("%s-%d is not served: %s. Restore the file, or remove %s", topic, partition, error, path)
+            logger.error("%s-%d is offline: %s. Restore the file, or remove %s", topic, partition, error, path)
             self.corrupt[key] = error
             return
         log.advance_high_watermark(self.high_watermarks.get(key, 0))
@@ -179,17 +179,16 @@ class LogDirectory:
         start_offset: int = 0,
         future: bool = False,
     ) -> PartitionLog:
-        """Make a log for a partition that this directory does not have.
+        """Create a log for a partition that this directory does not have.
 
-        Its files are made in the background, or before by whoever first needs one of them: nothing is lost when a
-        crash comes before that.
+        Its files are created in the background, or earlier on first use. A crash before that loses nothing.
         """
         name = directory_name(topic, partition)
         if future:
             name = marked_directory_name(topic, partition, Role.FUTURE, self._unique())
         path = f"{self.path}/{name}"
         if (topic, partition) in self._known_points:
-            # That of a deleted topic of the same name would make a start trust bytes that were never synced.
+            # The recovery point of a deleted topic of this name would make a start trust bytes that were never synced.
             self.checkpoint_recovery_points(wait=True)
         log = plan_log(
             self.environment,
@@ -206,13 +205,13 @@ class LogDirectory:
         if not self._is_creating:
             self._is_creating = True
             self.environment.background.later(_TOGETHER_MS, self._create_planned_in_background)
-        if self.failure is not None:  # it was made at once, or rather was not
+        if self.failure is not None:  # the background ran immediately, and failed
             raise self.failure
         (self.futures if future else self.logs)[topic, partition] = log
         return log
 
     def _create_planned_in_background(self) -> None:
-        """Make the files of all logs that have none yet, in a thread."""
+        """Create the files of all planned logs in a thread."""
         self.environment.background.run(self._create_planned, self._on_planned_created, self.fail)
 
     def _create_planned(self) -> None:
@@ -233,7 +232,7 @@ class LogDirectory:
             segment.create_planned_files = None
 
     def _unplan(self, log: PartitionLog) -> bool:
-        """See that a log's files are not made any more; False if they have been."""
+        """Prevent the creation of a log's files; return False if they exist already."""
         if log.active.create_planned_files is None:
             return False
         with self._creation_lock:
@@ -242,10 +241,10 @@ class LogDirectory:
             return was_planned
 
     def delete(self, log: PartitionLog) -> None:
-        """Take a log out of service; its files are renamed now and deleted later.
+        """Take a log out of service. Its directory is renamed now and deleted later.
 
-        The new name is synced aside, once for all that are deleted together. Should a crash come before that, the next
-        start finds a log that no topic knows. A log that has no files yet gets none.
+        The new name is synced in the background, once for all logs that are deleted together. After a crash before
+        that, the next start finds a stray log. A planned log gets no files.
         """
         if self._unplan(log):
             self._forget(log)
@@ -256,9 +255,9 @@ class LogDirectory:
         self.environment.background.later(log.settings.file_delete_delay_ms, lambda: self._remove(log))
 
     def mark_stray(self, log: PartitionLog) -> None:
-        """Take a log out of service that no topic knows any more, and keep its files for people to look at.
+        """Take a log out of service whose partition is not assigned to this broker, and keep its files for an operator.
 
-        The new name is synced later, as that of a deleted log: the next start finds the log stray once more.
+        The new name is synced later, as for a deleted log: after a crash the next start finds the log stray again.
         """
         self._mark(log, Role.STRAY, wait=False)
         self._sync_names_soon()
@@ -266,23 +265,23 @@ class LogDirectory:
         log.release()
 
     def promote(self, topic: str, partition: int) -> PartitionLog:
-        """Let a future log become the partition's own."""
+        """Make a future log the partition's current log."""
         log = self.futures.pop((topic, partition))
         self._rename(log, directory_name(topic, partition))
         self.logs[topic, partition] = log
         return log
 
     def checkpoint_recovery_points(self, *, wait: bool = False) -> None:
-        """Write down how far each log is durable, for a start after a crash. After a truncation, wait for it.
+        """Checkpoint the recovery points for a start after a crash. After a truncation, `wait` for it.
 
-        A future log has no entry: it is read from its start.
+        Future logs have no entry: they are recovered from their start.
         """
         points = {key: log.recovery_point for key, log in self.logs.items()}
         self._checkpoint(RECOVERY_POINTS, points, wait=wait)
         self._known_points = points
 
     def checkpoint_log_starts(self, *, wait: bool = False) -> None:
-        """Write down where logs begin, those that do not begin with their first segment."""
+        """Checkpoint the log start offsets that are not the base offset of the first segment."""
         self._checkpoint(
             LOG_STARTS,
             {
@@ -294,17 +293,17 @@ class LogDirectory:
         )
 
     def checkpoint_high_watermarks(self, *, wait: bool = False) -> None:
-        """Write down how far consumers may read, so that a restarted leader does not show them less."""
+        """Checkpoint the high watermarks, so that a restarted leader does not go back behind them."""
         self._checkpoint(HIGH_WATERMARKS, {key: log.high_watermark for key, log in self.logs.items()}, wait=wait)
 
     def checkpoint_cleaned(self, *, wait: bool = False) -> None:
-        """Write down how far compaction has come."""
+        """Checkpoint the offsets up to which logs were compacted."""
         self._checkpoint(
             CLEANED, {key: offset for key, offset in self.cleaned_to.items() if key in self.logs}, wait=wait
         )
 
     def close(self, broker_epoch: int) -> None:
-        """Make everything durable and say so: the next start need not look."""
+        """Sync everything and mark a clean shutdown, so that the next start needs no recovery."""
         if not self.is_online:
             return
         try:
@@ -320,15 +319,15 @@ class LogDirectory:
             self.fail(error)
 
     def fail(self, error: OSError) -> None:
-        """Go offline. What was being done is given up; nothing more is written here."""
+        """Take the directory offline. Nothing more is written to it."""
         if self.failure is not None:
             return
         self.failure = error
-        logger.error("%s failed and is offline with its %d logs: %s", self.path, len(self.logs), error)
+        logger.error("Log directory %s failed; its %d logs are offline: %s", self.path, len(self.logs), error)
         if self._on_failure is not None:
             self._on_failure(self, error)
 
-    def _checkpoint(self, name: str, offsets: Mapping[Name, int], *, wait: bool) -> None:
+    def _checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], *, wait: bool) -> None:
         if not self.is_online:
             return
         self._checkpoints_made += 1
@@ -341,9 +340,9 @@ class LogDirectory:
         except OSError as error:
             self.fail(error)
 
-    def _write_checkpoint(self, name: str, offsets: Mapping[Name, int], number: int) -> None:
+    def _write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], number: int) -> None:
         with self._checkpoint_lock:
-            # Whoever waited for one, after a truncation, must not find it replaced by one that was made before.
+            # An older checkpoint must not replace a newer one, which a truncation may rely on.
             if number > self._checkpoints_written.get(name, 0):
                 write_checkpoint(self.environment.disk, f"{self.path}/{name}", offsets)
                 self._checkpoints_written[name] = number
@@ -385,7 +384,8 @@ class LogDirectory:
         return UUID(int=self.environment.random.getrandbits(128), version=4).hex
 
     def _remove(self, log: PartitionLog) -> None:
-        # Others may refer to the log for long, and a file that is open takes room on the disk.
+        # A deleted log lives on as an object until the garbage collector finds it, which on an idle node may be never.
+        # Its open files would take disk space.
         log.release()
         self._remove_folder(log.directory)
 
@@ -400,4 +400,4 @@ def _remove_tree(disk: Disk, path: str) -> None:
 
 
 def _done(_: None) -> None:
-    """Nothing is left to do after files have been removed."""
+    """Do nothing."""

@@ -1,15 +1,15 @@
-"""All logs of a node, over all its log directories, and the work that keeps them in shape.
+"""All logs of a node in all its log directories, and their maintenance.
 
-A partition's log is in one directory; a second one, its future log, may be catching up in another. The node's clock
-calls the methods of upkeep at their intervals: retention, flushing by time, checkpoints, expiry of producers. None of
-them waits for a disk. A directory that fails takes its logs along; the others carry on.
+A partition's log is in one directory; its future log may be catching up in another. The node calls the maintenance
+methods at intervals: retention, flushing by time, checkpoints, expiration of producers. None of them waits for a disk.
+A directory that fails takes its logs offline; the others continue.
 """
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ottla.protocol.errors import LogDirNotFound, StorageFailed
-from ottla.storage.directories.log_directory import LogDirectory, Name
+from ottla.storage.directories.log_directory import LogDirectory, TopicPartition
 from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import remove_expired
 from ottla.storage.log.settings import LogSettings
@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class DuplicateLog(Exception):
-    """A partition has a log in two directories; which one is right, only people can tell."""
+    """A partition has a log in two directories, and an operator must decide which one is valid."""
 
-    def __init__(self, name: Name, one: str, other: str) -> None:
-        super().__init__(f"{name[0]}-{name[1]} is in {one} and in {other}: move one of them away")
+    def __init__(self, name: TopicPartition, one: str, other: str) -> None:
+        super().__init__(f"{name[0]}-{name[1]} is in both {one} and {other}: move one of them away")
 
 
 class Logs:
@@ -31,12 +31,12 @@ class Logs:
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         assert directories, "a node has at least one log directory"
         self.directories = list(directories)
-        self.on_change: Callable[[PartitionLog], None] = _nobody
-        """Called before a log is cut, moved or deleted, for whoever is reading its files."""
+        self.on_change: Callable[[PartitionLog], None] = _ignore
+        """Called before a log is truncated, moved or deleted. Compaction cancels its pass then."""
 
     def load(self, settings_of: Callable[[str], LogSettings], now_ms: int) -> None:
-        """Open all logs of all directories; raises DuplicateLog."""
-        seen: dict[Name, LogDirectory] = {}
+        """Open all logs of all directories. Raise DuplicateLog."""
+        seen: dict[TopicPartition, LogDirectory] = {}
         for directory in self.directories:
             directory.load(settings_of, now_ms)
             for name in directory.logs:
@@ -45,14 +45,14 @@ class Logs:
                 seen[name] = directory
 
     def online(self) -> list[LogDirectory]:
-        """The directories that work; raises StorageFailed if there is none."""
+        """Return the directories that are online. Raise StorageFailed if none is."""
         online = [directory for directory in self.directories if directory.is_online]
         if not online:
             raise StorageFailed("all log directories are offline")
         return online
 
     def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
-        """Where the partition's log is, be it online or not."""
+        """Return the directory of the partition's log, online or not."""
         name = topic, partition
         for directory in self.directories:
             if name in directory.logs:
@@ -60,7 +60,7 @@ class Logs:
         return None
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """The partition's log, if there is one; raises StorageFailed if its disk failed or its bytes are corrupt."""
+        """Return the partition's log, or None. Raise StorageFailed if its disk failed or it is corrupt."""
         name = topic, partition
         for directory in self.directories:
             log = directory.logs.get(name)
@@ -73,7 +73,7 @@ class Logs:
         return None
 
     def __iter__(self) -> Iterator[PartitionLog]:
-        """The logs that can be used."""
+        """Yield the logs in online directories."""
         for directory in self.directories:
             if directory.is_online:
                 yield from list(directory.logs.values())
@@ -88,7 +88,7 @@ class Logs:
         now_ms: int,
         directory_id: bytes | None = None,
     ) -> PartitionLog:
-        """Make a log, in the directory given or in the one with the fewest logs; a cordoned one only if all are."""
+        """Create a log in the given directory, or else in the one with the fewest logs, preferring uncordoned ones."""
         online = self.online()
         if directory_id is None:
             open_ones = [directory for directory in online if not directory.is_cordoned] or online
@@ -98,7 +98,7 @@ class Logs:
         return chosen.create(topic, partition, settings, topic_id=topic_id, now_ms=now_ms)
 
     def create_future(self, log: PartitionLog, directory_id: bytes, *, now_ms: int) -> PartitionLog:
-        """Begin to move a log into another directory: an empty one that is to catch up with it."""
+        """Create an empty future log in another directory, to catch up with the log."""
         chosen = self._find(directory_id, self.online())
         return chosen.create(
             log.topic,
@@ -111,7 +111,7 @@ class Logs:
         )
 
     def promote_future(self, topic: str, partition: int) -> PartitionLog:
-        """Let the future log, which has caught up, take the place of the partition's log; the old one is deleted."""
+        """Replace the partition's log with its future log, which has caught up, and delete the old log."""
         name = topic, partition
         target = next(directory for directory in self.directories if name in directory.futures)
         source = self.directory_of(topic, partition)
@@ -127,7 +127,7 @@ class Logs:
         return target.promote(topic, partition)
 
     def delete(self, topic: str, partition: int) -> None:
-        """Take the partition's log and its future log out of service, and delete their files after a while."""
+        """Take the partition's log and future log out of service, and delete their files later."""
         for directory in self.directories:
             for logs in (directory.logs, directory.futures):
                 log = logs.get((topic, partition))
@@ -137,7 +137,7 @@ class Logs:
             directory.corrupt.pop((topic, partition), None)
 
     def mark_strays(self, is_stray: Callable[[PartitionLog], bool]) -> list[PartitionLog]:
-        """Take the logs out of service that are stray, and keep their files; returns these logs."""
+        """Take stray logs out of service, keep their files, and return the logs."""
         stray: list[tuple[LogDirectory, PartitionLog]] = []
         for directory in self.directories:
             if directory.is_online:
@@ -150,17 +150,17 @@ class Logs:
                 self.on_change(log)
                 try:
                     directory.mark_stray(log)
-                except OSError as error:  # the directory is offline now, and its other logs stay as they are
-                    logger.error("%s could not be set aside: %s", log, error)
+                except OSError as error:  # the directory is offline now
+                    logger.error("Could not rename stray log %s: %s", log, error)
                 else:
                     done.append(log)
         return done
 
-    def truncate(self, offsets: Mapping[Name, int], *, now_ms: int) -> None:
-        """Cut logs at offsets, as followers of new leaders do.
+    def truncate(self, offsets: Mapping[TopicPartition, int], *, now_ms: int) -> None:
+        """Truncate logs to offsets, as followers of a new leader do.
 
-        The lowered recovery points are on disk before this returns: what is appended next must not be trusted by a
-        start that still believes in the old ones.
+        The lower recovery points are durable when this returns: a start must not trust records that are appended later,
+        but not synced.
         """
         touched: set[int] = set()
         for (topic, partition), offset in offsets.items():
@@ -176,16 +176,16 @@ class Logs:
             self.directories[number].checkpoint_recovery_points(wait=True)
 
     def truncate_fully_and_start_at(self, topic: str, partition: int, offset: int, *, now_ms: int) -> None:
-        """Drop all that a log has and let it begin at an offset, as a follower does that has nothing its leader has."""
+        """Empty a log and start it at an offset, as a follower does whose log ends before its leader's begins."""
         log, directory = self.get(topic, partition), self.directory_of(topic, partition)
-        assert log is not None, f"{topic}-{partition} has no log to begin anew"
+        assert log is not None, f"{topic}-{partition} has no log to truncate"
         assert directory is not None
         self.on_change(log)
         truncate_fully(log, offset, now_ms=now_ms)
         directory.checkpoint_recovery_points(wait=True)
 
     def remove_expired(self, now_ms: int) -> int:
-        """Enforce retention; returns how many segments went."""
+        """Apply retention; return how many segments were removed."""
         removed = 0
         for log in self:
             try:
@@ -195,14 +195,14 @@ class Logs:
         return removed
 
     def flush_by_time(self, now_ms: int) -> None:
-        """Sync logs whose `flush.ms` has passed since the last time."""
+        """Sync the logs whose last sync is `flush.ms` ago."""
         for log in self:
             if log.log_end_offset > log.recovery_point and now_ms - log.last_flush_ms >= log.settings.flush_ms:
                 log.last_flush_ms = now_ms
                 log.flusher.start()
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that were idle for too long; returns how many."""
+        """Forget producers that were idle for too long; return how many."""
         return sum(
             log.producers.expire(now_ms, directory.producer_expiration_ms)
             for directory in self.directories
@@ -210,19 +210,19 @@ class Logs:
         )
 
     def checkpoint(self) -> None:
-        """Write down recovery points, log starts and how far compaction has come."""
+        """Checkpoint recovery points, log starts and the progress of compaction."""
         for directory in self.directories:
             directory.checkpoint_recovery_points()
             directory.checkpoint_log_starts()
             directory.checkpoint_cleaned()
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write down the high watermarks."""
+        """Checkpoint the high watermarks."""
         for directory in self.directories:
             directory.checkpoint_high_watermarks()
 
     def close(self, broker_epoch: int) -> None:
-        """Stop in order. May run in a thread."""
+        """Shut down cleanly. May run in a thread."""
         for directory in self.directories:
             directory.close(broker_epoch)
 
@@ -230,8 +230,8 @@ class Logs:
         for directory in online:
             if directory.meta.directory_id == directory_id:
                 return directory
-        raise LogDirNotFound(f"no log directory that is online has the id {directory_id.hex()}")
+        raise LogDirNotFound(f"no online log directory has the id {directory_id.hex()}")
 
 
-def _nobody(log: PartitionLog) -> None:
-    """Nobody wants to know."""
+def _ignore(log: PartitionLog) -> None:
+    """Do nothing."""

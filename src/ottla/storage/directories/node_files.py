@@ -1,12 +1,12 @@
-"""The small files with which a node marks its log directories, and the names of partition directories, as Kafka's are.
+"""The small files with which a node marks its log directories, and the names of partition directories, as in Kafka.
 
     <log directory>/.lock                   held by the process that uses the directory
-                    meta.properties         whose directory this is
-                    .kafka_cleanshutdown    there if the last shutdown was clean
+                    meta.properties         the cluster and node that own the directory
+                    .kafka_cleanshutdown    exists if the last shutdown was clean
                     orders-0/               a partition
-                        partition.metadata  its topic's id
+                        partition.metadata  its topic id
 
-Ids are 16 bytes; in files they are 22 letters of URL-safe base64.
+Ids are 16 bytes; in files they are 22 characters of URL-safe base64.
 """
 
 import base64
@@ -37,7 +37,7 @@ _id_text = re.compile(r"[A-Za-z0-9_-]{22}(?:==)?").fullmatch
 
 
 class MalformedFile(Exception):
-    """One of a node's files does not hold what it should; names the file."""
+    """One of a node's files is invalid."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -46,18 +46,18 @@ class MalformedFile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeMeta:
-    """What `meta.properties` says: whose directory this is."""
+    """The content of `meta.properties`: the cluster and node that own a directory."""
 
     cluster_id: str
     node_id: int
     directory_id: bytes | None = None
-    """None in a directory that was formatted before directories had ids (Kafka 3.7)."""
+    """None in a directory that was formatted before Kafka 3.7."""
     others: Mapping[str, str] = field(default_factory=dict)
-    """What a newer version may have added: kept as it is."""
+    """Unknown properties of a newer version, kept as they are."""
 
 
 def read_meta(disk: Disk, directory: str) -> NodeMeta | None:
-    """Whose directory this is, or None if it was not formatted yet; raises MalformedFile."""
+    """Return the owner of a directory; None if it is not formatted. Raise MalformedFile."""
     path = f"{directory}/{META_PROPERTIES}"
     try:
         properties = parse_properties(read_file(disk, path))
@@ -85,7 +85,7 @@ def write_meta(disk: Disk, directory: str, meta: NodeMeta) -> None:
 
 
 def read_topic_id(disk: Disk, partition_directory: str) -> bytes | None:
-    """The topic's id, or None where none was written yet; raises MalformedFile."""
+    """Return the topic id; None if there is no file. Raise MalformedFile."""
     path = f"{partition_directory}/{PARTITION_METADATA}"
     try:
         content = read_file(disk, path).decode(errors="replace")
@@ -95,7 +95,7 @@ def read_topic_id(disk: Disk, partition_directory: str) -> bytes | None:
     if len(lines) < 2 or any(len(parts) != 2 for parts in lines):
         raise MalformedFile(path, f"expected a version and a topic_id, found {content[:200]!r}")
     (_, version), (_, topic_id) = lines
-    # A newer version is read too, so that one can go back to this one.
+    # Newer versions are read too, to allow downgrades.
     if not _integer(version) or int(version) < 0:
         raise MalformedFile(path, f"unknown version {version!r}")
     if (parsed := parse_id(topic_id, path)) == _ZERO_ID:
@@ -109,26 +109,26 @@ def write_topic_id(disk: Disk, partition_directory: str, topic_id: bytes) -> Non
 
 
 def read_clean_shutdown(disk: Disk, directory: str) -> int | None:
-    """The epoch of the broker that shut down cleanly, UNKNOWN_EPOCH if its mark does not say; None without a mark."""
+    """Return the broker epoch of the last clean shutdown, or UNKNOWN_EPOCH; None if the shutdown was not clean."""
     try:
         content = read_file(disk, f"{directory}/{CLEAN_SHUTDOWN}")
     except FileNotFoundError:
         return None
     try:
         epoch = json.loads(content)["brokerEpoch"]
-    except (ValueError, KeyError, TypeError):  # before Kafka 3.7 the mark was an empty file
+    except (ValueError, KeyError, TypeError):  # before Kafka 3.7 the file was empty
         return UNKNOWN_EPOCH
     return epoch if type(epoch) is int else UNKNOWN_EPOCH
 
 
 def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int) -> None:
-    """The last thing a node writes."""
+    """Mark a clean shutdown. A node writes this last."""
     content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     replace_file(disk, f"{directory}/{CLEAN_SHUTDOWN}", content.encode())
 
 
 def remove_clean_shutdown(disk: Disk, directory: str) -> None:
-    """Durably gone before anything is written: a crash after this is a crash."""
+    """Remove the mark durably, before anything else is written."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     if disk.exists(path):
         disk.remove(path)
@@ -136,7 +136,7 @@ def remove_clean_shutdown(disk: Disk, directory: str) -> None:
 
 
 class DirectoryInUse(Exception):
-    """Another process, Ottla or Apache Kafka, or another node in this one, uses the log directory."""
+    """Another process (Ottla or Apache Kafka), or another node in this process, uses the log directory."""
 
     def __init__(self, directory: str) -> None:
         super().__init__(f"{directory} is in use: another process or node holds its {LOCK} file")
@@ -144,17 +144,17 @@ class DirectoryInUse(Exception):
 
 
 class DirectoryLock:
-    """Keeps other processes out of a log directory, Apache Kafka's too, until released or the process ends.
+    """Locks a log directory against other processes, including Apache Kafka, until it is released or the process ends.
 
-    It is the operating system's lock (POSIX, as Java takes it), whatever disk the logs use. Such a lock belongs to the
-    process and ends when the process closes the file anywhere: nothing else may open it, and a second attempt of the
-    same process has to be noticed here. The file stays when the lock goes: removing it could let two in.
+    It is a POSIX lock, as Java uses it. Such a lock belongs to the process and ends when the process closes any
+    descriptor of the file: nothing else may open the file, and a second lock in the same process must be rejected here.
+    The file is not removed on release: that could let two processes in.
     """
 
     _held: Final[set[str]] = set()
 
     def __init__(self, directory: str) -> None:
-        """Lock an existing directory; raises DirectoryInUse."""
+        """Lock an existing directory. Raise DirectoryInUse."""
         self._key = os.path.realpath(directory)
         if self._key in self._held:
             raise DirectoryInUse(directory)
@@ -181,7 +181,7 @@ def _open_locked(directory: str) -> int:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(file).st_nlink:  # Kafka removes the file when it stops: others would not find this one
+            if os.fstat(file).st_nlink:  # Kafka removes the file when it stops; a lock on a removed file is void
                 return file
         except (BlockingIOError, PermissionError):
             os.close(file)
@@ -190,19 +190,19 @@ def _open_locked(directory: str) -> int:
 
 
 class Role(StrEnum):
-    """What a partition's directory is for; the value is what its name ends in."""
+    """The role of a partition directory. The value is the suffix of its name."""
 
     CURRENT = ""
     DELETED = "-delete"
-    """Waits for its files to be removed."""
+    """The files are to be removed."""
     FUTURE = "-future"
-    """Becomes the partition's directory when it has caught up with the one on another disk."""
+    """The directory replaces the current one on another disk when it has caught up."""
     STRAY = "-stray"
-    """Belongs to a partition that this node does not have any more."""
+    """The partition is no longer assigned to this node."""
 
 
 class NotAPartition(Exception):
-    """A directory is not named as a partition's is."""
+    """The name of a directory is not that of a partition."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -215,10 +215,10 @@ def directory_name(topic: str, partition: int) -> str:
 
 
 def marked_directory_name(topic: str, partition: int, role: Role, unique: str) -> str:
-    """The name of a partition's directory in another role; `unique` is a UUID's 32 hexadecimal digits.
+    """Return the name of a partition directory in another role. `unique` is the 32 hexadecimal digits of a UUID.
 
-    The topic is cut off where the name would be too long for a file system, but for a future directory: its name has
-    to give the topic back.
+    The topic is cut off if the name would be too long for a file system, except for a future directory, whose name must
+    contain the whole topic.
     """
     assert role is not Role.CURRENT, "only directories in another role are marked"
     end = f"-{partition}.{unique}{role}"
@@ -226,7 +226,7 @@ def marked_directory_name(topic: str, partition: int, role: Role, unique: str) -
 
 
 def parse_directory_name(name: str) -> tuple[str, int, Role]:
-    """Topic, partition and role; the topic may be cut off. Raises NotAPartition."""
+    """Return topic, partition and role. The topic may be cut off. Raise NotAPartition."""
     role = next((role for role in Role if role and name.endswith(role)), Role.CURRENT)
     rest = name
     if role is not Role.CURRENT:
@@ -245,7 +245,7 @@ def show_id(raw: bytes) -> str:
 
 def parse_id(text: str, path: str) -> bytes:
     if not _id_text(text):
-        raise MalformedFile(path, f"{text!r} is not an id of 22 letters")
+        raise MalformedFile(path, f"{text!r} is not an id of 22 characters")
     try:
         return base64.urlsafe_b64decode(text[:22] + "==")
     except binascii.Error:

@@ -1,1 +1,4 @@
-"""Decide, append, apply, reply: the one runtime of the controller and of all coordinators."""
+"""Replicated state machines (decide, append, apply, reply), the core of the controller and of all coordinators.
+
+Imports `protocol` only.
+"""

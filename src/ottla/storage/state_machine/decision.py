@@ -1,4 +1,4 @@
-"""What deciding gives: the records to write, and the reply once they are committed."""
+"""The result of an event: the records to append, and the reply once they are committed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 class Ticket(Protocol):
-    """A request that waits; exactly one of the two is called, once."""
+    """A waiting request; exactly one of the methods is called, once."""
 
     def answer(self, response: Any, /) -> None: ...
 
@@ -20,7 +20,7 @@ class Ticket(Protocol):
 
 
 class Parked:
-    """The reply to a request whose ticket went into the state: a later decision answers it."""
+    """The reply to a request whose ticket is in the state, for a later decision to answer."""
 
 
 PARKED: Final = Parked()
@@ -28,19 +28,19 @@ PARKED: Final = Parked()
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[R]):
-    """Records to append, then a reply to send. Nothing has changed yet."""
+    """Records to append, and a reply to send after that. Deciding changes nothing itself."""
 
     records: Sequence[Any]
     reply: R
     atomic: bool = False
-    """Whether the records must be one batch, so that they count all or not at all."""
+    """Whether the records must be in one batch, so that all or none of them count."""
     state: Any = None
-    """The state with what changes unrecorded, if anything does; the records are applied on top of it."""
+    """A state with changes that are not recorded, if any; the records are applied to it."""
     answers: Sequence[tuple[Ticket, Any]] = ()
-    """Answers to requests that were parked; they go out with the reply."""
+    """Answers to parked requests, which are sent with the reply."""
     timers: Sequence[tuple[Hashable, int | None]] = ()
-    """When something is to be looked at again, by its key: at a time in ms, or never."""
+    """Timers by key: the time in ms, or None to cancel."""
 
     def without_records(self) -> Decision[R]:
-        """The same reply to a request that only asks what would happen."""
+        """Return the same decision without records, for a request that only validates."""
         return replace(self, records=())

@@ -1,7 +1,7 @@
-"""What coordinators keep in their logs: records of a key and a value, some of them part of a transaction, and markers.
+"""The entries of coordinators' logs: records with a key and a value, some of them transactional, and markers.
 
 A key begins with the record's type as an i16, a value with its version as an i16; a null value deletes. Records of a
-transaction count only when its marker says that it was committed.
+transaction count only once its marker commits it.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _prefix = struct.Struct(">h")
 
 
 class Stored(NamedTuple):
-    """A record: what is known under a key, or None if nothing is any more."""
+    """A record: the value of a key, or None if the key is deleted."""
 
     key: Any
     value: Any | None
     version: int | None = None
-    """The value's version to write; None for the latest."""
+    """The version of the value to write; None for the latest."""
     producer_id: int = NO_PRODUCER_ID
-    """Whose transaction it is part of. All records of one decision have the same."""
+    """The producer whose transaction the record is part of; the same for all records of a decision."""
     producer_epoch: int = NO_PRODUCER_EPOCH
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction in this log. It is decided upon alone."""
+    """The end of a producer's transaction in this log. A decision has no other records beside it."""
 
     producer_id: int
     producer_epoch: int
@@ -55,7 +55,7 @@ Entry = Stored | Marker
 
 
 def batch_of(entries: Sequence[Stored], *, timestamp: int, compression: Compression = Compression.NONE) -> bytearray:
-    """One batch of records."""
+    """Build one batch of records."""
     first = entries[0]
     is_transactional = first.producer_id != NO_PRODUCER_ID
     return build_batch(
@@ -71,7 +71,7 @@ def batch_of(entries: Sequence[Stored], *, timestamp: int, compression: Compress
 
 
 def entries_of(kinds: Kinds, buf: Buffer, pos: int, header: BatchHeader) -> Iterator[Entry]:
-    """What the batch at a position holds; records of kinds that are not known are left out."""
+    """Yield the entries of the batch at a position, without records of unknown types."""
     for record in read_records(buf, pos, header):
         if header.is_control:
             kind = control_type(record)
@@ -89,12 +89,12 @@ def entries_of(kinds: Kinds, buf: Buffer, pos: int, header: BatchHeader) -> Iter
 
 
 def encode_key(key: Any) -> bytes:
-    """A key as it is in the log."""
+    """Encode a key for the log."""
     return _prefix.pack(schema_of(type(key)).key) + encode(key, _KEY_VERSION)
 
 
 def encode_value(value: Any | None, version: int | None = None) -> bytes | None:
-    """A value as it is in the log."""
+    """Encode a value for the log."""
     if value is None:
         return None
     if version is None:
@@ -103,13 +103,13 @@ def encode_value(value: Any | None, version: int | None = None) -> bytes | None:
 
 
 def decode_record(kinds: Kinds, record: Record) -> tuple[Any, Any | None, int | None] | None:
-    """Key, value and the value's version; None if this node does not know the kind of record."""
+    """Return the key, the value and its version; None if the type or version is unknown to this node."""
     if record.key is None or len(record.key) < _prefix.size:
         raise ProtocolError(f"the record at offset {record.offset} has the key {record.key!r}")
     (kind,) = _prefix.unpack_from(record.key)
     classes = kinds.get(kind)
     if classes is None:
-        logger.warning("the record at offset %d is of type %d, which is not known here", record.offset, kind)
+        logger.warning("Skipped the record at offset %d of unknown type %d", record.offset, kind)
         return None
     key: Any = decode(classes[0], _KEY_VERSION, memoryview(record.key)[_prefix.size :])
     if record.value is None:
@@ -118,6 +118,6 @@ def decode_record(kinds: Kinds, record: Record) -> tuple[Any, Any | None, int | 
         raise ProtocolError(f"the record at offset {record.offset} has a value of {len(record.value)} bytes")
     (version,) = _prefix.unpack_from(record.value)
     if version not in schema_of(classes[1]).versions:
-        logger.warning("%s at offset %d is of version %d", classes[1].__name__, record.offset, version)
+        logger.warning("Skipped %s at offset %d of unknown version %d", classes[1].__name__, record.offset, version)
         return None
     return key, decode(classes[1], version, memoryview(record.value)[_prefix.size :]), version

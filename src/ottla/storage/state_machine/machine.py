@@ -1,11 +1,11 @@
-"""State that a log of records keeps: decided on, appended, applied and answered for, in that order.
+"""A replicated state machine: it decides, appends, applies and replies, in that order.
 
-A decision is a pure function of the state: it gives records and a reply, and changes nothing. The records are appended
-and applied at once, so that the next decision sees them; the reply goes out when they are committed. A machine that
-loses the right to append falls back to what is committed, and fails the replies that wait: whoever asked will ask the
-next one.
+A decision is a pure function of the state: it returns records and a reply, and changes nothing. The records are
+appended and applied immediately, so that the next decision sees them. The reply is sent when they are committed. A
+machine that loses leadership falls back to the committed state and fails the waiting replies; clients then retry with
+the next leader.
 
-Events run one after the other. One that fails is answered with its error, and the machine goes on.
+Events run one after another. An event that fails is answered with its error.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ logger = logging.getLogger(__name__)
 S = TypeVar("S")
 R = TypeVar("R")
 Reply = Callable[[R | ApiError], None]
-"""Called once: with the result, or with what went wrong."""
+"""Called once, with the result or the error."""
 
 
 @dataclass(slots=True)
 class EventStats:
-    """What became of the events of one name."""
+    """The number and duration of the events of one name."""
 
     count: int = 0
     failed: int = 0
@@ -40,7 +40,7 @@ class EventStats:
 
 
 class Event(Generic[S]):
-    """Something to be decided."""
+    """A decision to make, in the queue."""
 
     __slots__ = ("deadline_ms", "decide", "name", "queued_ns", "reply")
 
@@ -60,7 +60,7 @@ class Event(Generic[S]):
 
 
 class _Waiting(NamedTuple):
-    """A reply, and answers to parked requests, that go out when an offset is committed."""
+    """A reply, and answers to parked requests, that are sent when an offset is committed."""
 
     offset: int
     since_ms: int
@@ -75,7 +75,8 @@ class _Waiting(NamedTuple):
             ticket.answer(response)
 
     def fail(self, error: ApiError) -> None:
-        # A parked request is in the state: whoever takes it out from there answers it, and nobody else.
+        # A parked request is in the state. Only the decision that removes it from there answers it, never the record
+        # that its parking waits for.
         if self.result is not PARKED:
             self.reply(error)
         for ticket, _ in self.answers:
@@ -87,10 +88,10 @@ def _no_timers(timers: Sequence[tuple[Hashable, int | None]]) -> None:
 
 
 class Machine(Generic[S]):
-    """One replicated state, on the node that may write to it now.
+    """One replicated state, on the node that leads it.
 
-    `append` writes records and returns the offset of the last one, or raises an ApiError; `apply` gives the state after
-    them. Both are called in pairs, with no decision in between. `set_timers` takes the times of a decision that holds.
+    `append` writes records and returns the offset of the last one, or raises an ApiError. `apply` returns the state
+    after these records; it is called right after `append`. `set_timers` gets the timers of an accepted decision.
     """
 
     def __init__(
@@ -117,17 +118,17 @@ class Machine(Generic[S]):
         self.stats: dict[str, EventStats] = {}
         self.times = EventTimes() if times is None else times
         self.decided_ns = 0
-        """When the latest decision was made, for those who write its records."""
+        """The time of the latest decision, from which `append` measures the linger time."""
 
     @property
     def is_active(self) -> bool:
-        """Whether decisions are made here."""
+        """Whether this machine makes decisions."""
         return self._state is not None
 
     @property
     def state(self) -> S:
-        """The state with all that was appended, committed or not."""
-        assert self._state is not None, "only an active machine has a state to decide on"
+        """The state after all appended records, committed or not."""
+        assert self._state is not None, "only an active machine has a state"
         return self._state
 
     @property
@@ -135,12 +136,12 @@ class Machine(Generic[S]):
         return len(self._queue)
 
     def activate(self, state: S, last_offset: int) -> None:
-        """Begin to decide, on a state that holds all records up to an offset."""
+        """Start to decide, with the state after all records up to an offset."""
         self._state = state
         self._last_offset = last_offset
 
     def deactivate(self, error: ApiError) -> None:
-        """Stop deciding: what was appended and not committed may yet be lost, so that nobody is promised anything."""
+        """Stop deciding. Appended records that are not committed may be lost, so waiting replies fail."""
         self._state = None
         waiting, self._waiting = self._waiting, deque()
         queue, self._queue = self._queue, deque()
@@ -158,7 +159,7 @@ class Machine(Generic[S]):
         deadline_ms: int | None = None,
         first: bool = False,
     ) -> None:
-        """Put an event into the queue, at its end or, where it cannot wait, at its front; the queue then runs."""
+        """Add an event to the end of the queue, or to its front if it is `first`, and run the queue."""
         event: Event[S] = Event(name, decide, reply, deadline_ms, self._clock_ns())
         if first:
             self._queue.appendleft(event)
@@ -167,7 +168,7 @@ class Machine(Generic[S]):
         self.run()
 
     def run(self) -> None:
-        """Decide what is in the queue."""
+        """Run the events in the queue."""
         if self._is_running:
             return
         self._is_running = True
@@ -178,22 +179,22 @@ class Machine(Generic[S]):
             self._is_running = False
 
     def committed(self, offset: int) -> None:
-        """All records up to an offset are committed: answer for them."""
+        """Send the replies of records up to a committed offset."""
         self._committed_offset = max(self._committed_offset, offset)
         while self._waiting and self._waiting[0].offset <= offset:
             self._end_of_waiting().succeed()
 
     def oldest_waiting_ms(self) -> int | None:
-        """Since when the first reply waits for its commit."""
+        """Return the time since which the oldest reply waits for its commit."""
         return self._waiting[0].since_ms if self._waiting else None
 
     def give_up(self, until_ms: int, error: ApiError) -> None:
-        """Fail the replies that have waited since a time or longer. What they tell of may yet be committed."""
+        """Fail the replies that have waited since `until_ms` or longer. Their records may still be committed."""
         while self._waiting and self._waiting[0].since_ms <= until_ms:
             self._end_of_waiting().fail(error)
 
     def _end_of_waiting(self) -> _Waiting:
-        """Take out the first reply that waits for its commit."""
+        """Remove the oldest reply that waits for its commit."""
         waiting = self._waiting.popleft()
         record(self.times.purgatory, max(self._clock_ns() - waiting.since_ns, 0))
         return waiting
@@ -206,7 +207,7 @@ class Machine(Generic[S]):
         try:
             if event.deadline_ms is not None and self._now_ms() >= event.deadline_ms:
                 times.timed_out += 1
-                raise RequestTimedOut(f"{event.name} was not begun in time")
+                raise RequestTimedOut(f"{event.name} timed out in the queue")
             assert self._state is not None
             decision = event.decide(self._state)
             state: S = self._state if decision.state is None else decision.state
@@ -222,10 +223,10 @@ class Machine(Generic[S]):
             event.reply(error)
         except Exception as error:
             stats.failed += 1
-            logger.error("%s failed", event.name, exc_info=error)
+            logger.error("Event %s failed", event.name, exc_info=error)
             event.reply(UnknownServerError())
         else:
-            # Even without records of its own a reply may tell of others that are not committed yet.
+            # Even without records, a reply may depend on earlier ones that are not committed yet.
             waiting = _Waiting(
                 self._last_offset, self._now_ms(), self._clock_ns(), event.reply, decision.reply, decision.answers
             )

@@ -1,7 +1,6 @@
-"""How long events take: in the queue, being decided on, being written, and waiting until they are committed.
+"""How long events take: in the queue, in the decision, in the write, and until the commit.
 
-One object serves all machines of a kind, one after the other and side by side, so that figures do not begin again when
-a partition moves. Times are nanoseconds.
+All machines of a kind share one object, so that figures survive when a partition moves. Times are nanoseconds.
 """
 
 from __future__ import annotations
@@ -21,35 +20,35 @@ SPANS: Final = {
 
 
 class EventTimes:
-    """The distributions of a kind of machine."""
+    """The histograms of a kind of machine."""
 
     def __init__(self) -> None:
         self.queue, self.processing, self.purgatory = new_counts(), new_counts(), new_counts()
         self.linger, self.flush, self.load = new_counts(), new_counts(), new_counts()
         self.started = 0
-        """Events that were taken out of the queue."""
+        """The events taken from the queue."""
         self.timed_out = 0
-        """Events whose deadline had passed by then."""
+        """The events of these whose deadline had passed."""
         self.busy_ns = 0
-        """How long events were worked on."""
+        """The total processing time of events."""
         self._marks: list[tuple[int, int, dict[str, Counts]]] = []
 
     def spans(self) -> dict[str, Counts]:
-        """All distributions by the names of `SPANS`."""
+        """Return all histograms by the names of `SPANS`."""
         counts = (self.queue, self.processing, self.purgatory, self.linger, self.flush, self.load)
         return dict(zip(SPANS, counts, strict=True))
 
     def remember(self, now_ns: int) -> None:
-        """Called once a minute: quantiles and the idle ratio are of what came after the last call but one."""
+        """Copy the histograms. Called once a minute: quantiles and the idle ratio cover the last one to two minutes."""
         copies = {name: counts[:] for name, counts in self.spans().items()}
         self._marks = [*self._marks[-1:], (now_ns, self.busy_ns, copies)]
 
     def recent(self, name: str) -> Counts | None:
-        """A distribution as it was when the recent past began; None if that is the beginning."""
+        """Return a histogram as of the beginning of the recent past; None if nothing was copied yet."""
         return self._marks[0][2][name] if self._marks else None
 
     def idle_ratio(self, now_ns: int) -> float:
-        """The share of the recent past in which no event was worked on."""
+        """Return the share of the recent past in which no event was processed."""
         if not self._marks or now_ns <= self._marks[0][0]:
             return 1.0
         since_ns, busy_ns, _ = self._marks[0]

@@ -202,7 +202,7 @@ def test_a_partition_in_two_directories_is_an_error_that_names_both() -> None:
     disk = SimulatedDisk(1)
     create(make_logs(disk, "/a"), "t", 0)
     create(make_logs(disk, "/b"), "t", 0)
-    with pytest.raises(DuplicateLog, match="t-0 is in /a and in /b"):
+    with pytest.raises(DuplicateLog, match="t-0 is in both /a and /b"):
         make_logs(disk, "/a", "/b")
 
 
