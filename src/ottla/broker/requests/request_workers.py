@@ -81,7 +81,8 @@ class WorkerThreads(Executor):
                 future.set_exception(error)
             else:
                 future.set_result(result)
-            del taken, future, call  # do not keep the objects of a call alive until the next one
+                del result
+            del taken, future, call  # an idle thread must not keep a batch alive until its next call
 
     def _take(self) -> tuple[Future[Any], Callable[[], Any]] | None:
         """Wait for a call; return None once this thread must end."""
