@@ -28,9 +28,9 @@ from bench.harness.tools import ToolFailed
 from ottla.spark.connector.task_writer import write_at_least_once
 from ottla.spark.connector.write_options import parse_write_options
 from ottla.spark.tables.definition import Definition, TableHome
-from ottla.spark.tables.maintenance import Upkeep
-from ottla.spark.tables.query import TableQuery, keep_tables
-from ottla.spark.tables.table_writer import Done
+from ottla.spark.tables.maintenance import MaintenancePolicy
+from ottla.spark.tables.query import TableQuery, run_queries
+from ottla.spark.tables.table_writer import BatchResult
 
 Load = Callable[[], DataFrame]
 """Makes the rows of a job, which is charged for that, too."""
@@ -134,7 +134,7 @@ def into_table(trial: Trial, topic: str, **settings: Any) -> Figures:
     definition = Definition("records", topic, trial.cluster.bootstrap, format="parquet", **settings)
     rows = 0
 
-    def told(_: Definition, done: Done) -> None:
+    def told(_: Definition, done: BatchResult) -> None:
         nonlocal rows
         rows += done.rows
 
@@ -144,10 +144,10 @@ def into_table(trial: Trial, topic: str, **settings: Any) -> Figures:
             TableHome(folder),
             definition,
             interval_s=None,
-            upkeep=Upkeep(),
-            told=told,
+            maintenance=MaintenancePolicy(),
+            on_batch=told,
         )
-        keep_tables([query], complain)
+        run_queries([query], complain)
 
     def complain(words: str) -> None:
         raise ToolFailed(words)

@@ -159,7 +159,7 @@ def _absolute(file: str | None) -> str | None:
 def _create(arguments: argparse.Namespace) -> None:
     def work() -> None:
         from ottla.spark.tables.definition import Definition
-        from ottla.spark.tables.describing import NoEngine
+        from ottla.spark.tables.description import NoEngine
         from ottla.spark.tables.table_writer import TableWriter
 
         definition = Definition(
@@ -225,7 +225,7 @@ def _add_described(parser: argparse.ArgumentParser) -> None:
 
 def _describe(arguments: argparse.Namespace) -> None:
     def work() -> list[dict[str, Any]]:
-        from ottla.spark.tables.describing import describe
+        from ottla.spark.tables.description import describe
 
         home = _home(arguments)
         return [describe(home, home.load(name)) for name in arguments.names]
@@ -308,7 +308,7 @@ def _with_table(arguments: argparse.Namespace, work: "Callable[[TableHome, Table
     """Run the work on a table while holding its lock."""
 
     def locked() -> None:
-        from ottla.spark.tables.describing import NoEngine
+        from ottla.spark.tables.description import NoEngine
         from ottla.spark.tables.table_writer import TableWriter
 
         home = _home(arguments)
@@ -349,7 +349,7 @@ def _alter(arguments: argparse.Namespace) -> None:
         if arguments.mode and writer.rows.exists() and (marks := writer.rows.state().marks):
             marks.check_mode(arguments.mode, name)
         if changes:
-            from ottla.spark.tables.describing import NoEngine
+            from ottla.spark.tables.description import NoEngine
             from ottla.spark.tables.table_writer import TableWriter
 
             writer = TableWriter(home, home.change(name, **changes), NoEngine())

@@ -1,9 +1,9 @@
-"""A run of a table in a process of its own, which is killed at a moment that its caller has chosen.
+"""Runs a table in its own process, and kills the process at a given moment.
 
     python -m tests.spark.tables.dying_run HOME TABLE MOMENT COUNT
 
-Moments: `files` (written, not committed), `letters` (dead letters committed, rows not), `commit` (committed, Spark does
-not know yet), `never`. COUNT says at which of them.
+Moments: `files` (written, not committed), `letters` (dead letters committed, rows not), `commit` (rows committed, the
+query not informed), `never`. The process dies at the COUNT-th such moment.
 """
 
 import os
@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ottla.spark.tables.definition import Definition, TableHome
-from ottla.spark.tables.maintenance import Upkeep
-from ottla.spark.tables.query import TableQuery, keep_tables
-from ottla.spark.tables.spark import start_session
+from ottla.spark.tables.maintenance import MaintenancePolicy
+from ottla.spark.tables.query import TableQuery, run_queries
+from ottla.spark.tables.spark_engine import start_session
 from ottla.spark.tables.store import Store
 
 
@@ -24,19 +24,19 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def watched(real: Callable[..., Any], moment: str, count: int, *, rows: bool) -> Callable[..., Any]:
+def dying(real: Callable[..., Any], moment: str, count: int, *, rows: bool) -> Callable[..., Any]:
     left = [count]
 
     def commit(self: Any, *arguments: Any, **named: Any) -> Any:
-        mine = self.location.endswith("_dead_letters") != rows
-        if mine:
+        is_watched = self.location.endswith("_dead_letters") != rows
+        if is_watched:
             left[0] -= 1
-        if mine and moment == "files" and left[0] == 0:
+        if is_watched and moment == "files" and left[0] == 0:
             die()
-        found = real(self, *arguments, **named)
-        if mine and moment in ("letters", "commit") and left[0] == 0:
+        result = real(self, *arguments, **named)
+        if is_watched and moment in ("letters", "commit") and left[0] == 0:
             die()
-        return found
+        return result
 
     return commit
 
@@ -52,7 +52,7 @@ def main(folder: str, name: str, moment: str, count: str) -> None:
     settings["spark.driver.extraJavaOptions"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     session = start_session("local[2]", settings, home.folder / "logs" / "spark.log")
     if moment != "never":
-        Store.commit = watched(Store.commit, moment, int(count), rows=moment != "letters")  # type: ignore[method-assign]
+        Store.commit = dying(Store.commit, moment, int(count), rows=moment != "letters")  # type: ignore[method-assign]
     with home.lock(name):
         query = TableQuery(
             session,
@@ -60,10 +60,10 @@ def main(folder: str, name: str, moment: str, count: str) -> None:
             definition,
             max_records=200,
             interval_s=None,
-            upkeep=Upkeep(small_files=4),
-            told=lambda *_: None,
+            maintenance=MaintenancePolicy(small_files=4),
+            on_batch=lambda *_: None,
         )
-        keep_tables([query], print)
+        run_queries([query], print)
     session.stop()
 
 

@@ -1,4 +1,4 @@
-"""JSON into columns: both ways give the same, for anything, and nothing stops or is lost."""
+"""JSON becomes columns: both ways of reading agree for any value, and no value is lost."""
 
 import json
 from typing import Any
@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.spark.tables import evolution, json_rows
-from ottla.spark.tables.evolution import MAX_DEPTH, extended, is_allowed, leaves
-from ottla.spark.tables.json_rows import Values, read_by_arrow, read_one_by_one, read_values
+from ottla.spark.tables.evolution import MAX_DEPTH, extend_schema, is_allowed
+from ottla.spark.tables.json_rows import ParsedValues, read_by_arrow, read_one_by_one, read_values
 from ottla.spark.tables.record_columns import record_fields, value_fields
 
 EMPTY = pa.schema(record_fields("string"))
@@ -39,8 +39,8 @@ def column(*values: Any) -> pa.Array:
     )
 
 
-def settled(values: pa.Array, schema: pa.Schema = EMPTY, fixed: frozenset[str] = NONE) -> Values:
-    """As a table reads: with the columns that it takes."""
+def settled(values: pa.Array, schema: pa.Schema = EMPTY, fixed: frozenset[str] = NONE) -> ParsedValues:
+    """Read values as a table does: until it has all columns."""
     for _ in range(MAX_DEPTH):
         found = read_values(values, schema, fixed)
         if found.wanted == schema:
@@ -79,29 +79,30 @@ def test_nothing_is_lost(values: list[bytes]) -> None:
             continue
         kept = json.loads(rescued) if rescued else {}
         for name, content in json.loads(value).items():
-            if name in kept or says_nothing(content):
+            if name in kept or is_untyped(content):
                 continue
-            within = {path: each for path, each in kept.items() if path.startswith(f"{name}.")}
+            within = {path: rest for path, rest in kept.items() if path.startswith(f"{name}.")}
             assert within or same(row[name], content), (name, content, row, rescued)
 
 
-def says_nothing(value: Any) -> bool:
+def is_untyped(value: Any) -> bool:
     if isinstance(value, list | dict):
-        return all(map(says_nothing, value if isinstance(value, list) else value.values()))
+        return all(map(is_untyped, value if isinstance(value, list) else value.values()))
     return value is None
 
 
 def same(stored: Any, given: Any) -> bool:
-    """A stored struct has members that were not given; numbers may be as wide as their column."""
+    """Whether values are equal; a stored struct may have more members, and a stored number may be wider."""
     if isinstance(given, dict) and isinstance(stored, dict):
         return all(
-            says_nothing(given.get(name)) if each is None else same(each, given[name]) for name, each in stored.items()
+            is_untyped(given.get(name)) if member is None else same(member, given[name])
+            for name, member in stored.items()
         )
     if isinstance(given, list) and isinstance(stored, list):
         return len(given) == len(stored) and all(map(same, stored, given))
     if isinstance(given, int) and isinstance(stored, float):
         return float(given) == stored
-    return bool(stored == given and type(stored) is type(given)) or (stored is None and says_nothing(given))
+    return bool(stored == given and type(stored) is type(given)) or (stored is None and is_untyped(given))
 
 
 @pytest.mark.parametrize(
@@ -112,31 +113,31 @@ def same(stored: Any, given: Any) -> bool:
         (b'{"a": NaN}', "NaN is not a number in JSON"),
         (b'{"a": 1}{"a": 2}', "not JSON"),
         (b'1}{"v":2', "not JSON"),
-        (b"null", "null and not an object"),
-        (b"[1]", "a list and not an object"),
-        (b"7", "a number and not an object"),
-        (b'"x"', "a text and not an object"),
-        (b"true", "a truth value and not an object"),
+        (b"null", "not a JSON object, but null"),
+        (b"[1]", "not a JSON object, but an array"),
+        (b"7", "not a JSON object, but a number"),
+        (b'"x"', "not a JSON object, but a string"),
+        (b"true", "not a JSON object, but a boolean"),
         (b'{"a": "\xff"}', "not UTF-8 at byte 7"),
-        (b"[" * 100_000, "nests too deep"),
+        (b"[" * 100_000, "nested too deeply"),
     ],
 )
-def test_what_is_no_row_is_told(value: bytes, error: str) -> None:
+def test_values_that_cannot_be_rows_have_errors(value: bytes, error: str) -> None:
     found = settled(column({"a": 1}, value, {"a": 2}))
     assert found.rows is not None
     assert error in found.errors[1]
     assert [row and row["a"] for row in found.rows.to_pylist()] == [1, None, 2]
 
 
-def test_a_value_that_is_two_objects_does_not_stand_in_for_a_neighbour() -> None:
+def test_a_value_with_two_objects_does_not_replace_its_neighbour() -> None:
     found = settled(column({"a": 1}, b'{"a": 1}}\n{"v":{"a":2}', b"", {"a": 3}))
     assert sorted(found.errors) == [1, 2]
 
 
-def test_a_few_surprises_among_many_values() -> None:
+def test_a_few_irregular_values_among_many() -> None:
     values = [{"n": number, "t": f"text {number}"} for number in range(3000)]
-    strange: dict[int, Any] = {5: b"bad", 1500: {"n": "text"}, 1501: {"new": 1}, 2999: b"[]"}
-    given = column(*(strange.get(number, value) for number, value in enumerate(values)))
+    irregular: dict[int, Any] = {5: b"bad", 1500: {"n": "text"}, 1501: {"new": 1}, 2999: b"[]"}
+    given = column(*(irregular.get(number, value) for number, value in enumerate(values)))
     found, rules = settled(given), settled_by_rules(given)
     assert sorted(found.errors.items()) == sorted(rules.errors.items())
     assert found.rows is not None
@@ -146,12 +147,12 @@ def test_a_few_surprises_among_many_values() -> None:
     assert found.rescued.null_count == 2999
 
 
-def settled_by_rules(values: pa.Array) -> Values:
+def settled_by_rules(values: pa.Array) -> ParsedValues:
     wanted = read_one_by_one(values, EMPTY, NONE).wanted
     return read_one_by_one(values, wanted, NONE)
 
 
-def test_types_are_declared_and_stay() -> None:
+def test_declared_types_do_not_change() -> None:
     schema = pa.schema([*EMPTY, ("at", pa.timestamp("us", "UTC")), ("on", pa.date32()), ("n", pa.int64())])
     values = column({"at": "2026-11-15T10:00:00+01:00", "on": "2026-11-15", "n": 1}, {"at": 1000, "on": 5, "n": 1.5})
     found = read_values(values, schema, frozenset(["at", "on", "n"]))
@@ -163,15 +164,15 @@ def test_types_are_declared_and_stay() -> None:
     assert json.loads(found.rescued.to_pylist()[1]) == {"on": 5, "n": 1.5}
 
 
-def test_records_with_endless_names_make_no_endless_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_columns_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evolution, "MAX_COLUMNS", 60)
     values = column(*({f"user-{number}": number} for number in range(100)))
     found = settled(values)
-    assert sum(leaves(field.type) for field in found.wanted) == 60
+    assert sum(evolution.count_leaves(field.type) for field in found.wanted) == 60
     assert found.rescued.null_count == 60 - len(EMPTY)
 
 
-def test_depth_is_bounded() -> None:
+def test_depth_is_limited() -> None:
     deep: Any = 1
     for _ in range(50):
         deep = {"d": deep}
@@ -180,7 +181,7 @@ def test_depth_is_bounded() -> None:
     assert json.loads(found.rescued.to_pylist()[0]) == {"a": deep}
 
 
-def test_names_that_differ_by_case_only_are_one_column() -> None:
+def test_names_that_differ_only_by_case_are_one_column() -> None:
     found = settled(column({"Id": 1}, {"id": 2}, {"ID": 3, "Id": 4}))
     assert [field.name for field in value_fields(found.wanted)] == ["Id"]
     assert found.rows is not None
@@ -188,18 +189,18 @@ def test_names_that_differ_by_case_only_are_one_column() -> None:
 
 
 def test_columns_widen_and_never_narrow() -> None:
-    whole = extended(EMPTY, [pa.field("n", pa.int64())])
-    wide = extended(whole, [pa.field("n", pa.float64())])
+    whole = extend_schema(EMPTY, [pa.field("n", pa.int64())])
+    wide = extend_schema(whole, [pa.field("n", pa.float64())])
     assert wide.field("n").type == pa.float64()
-    assert extended(wide, [pa.field("n", pa.int64())]) == wide
-    assert extended(wide, [pa.field("n", pa.string())]) == wide
-    assert extended(wide, [pa.field("_offset", pa.string()), pa.field("_Key", pa.int64())]) == wide
+    assert extend_schema(wide, [pa.field("n", pa.int64())]) == wide
+    assert extend_schema(wide, [pa.field("n", pa.string())]) == wide
+    assert extend_schema(wide, [pa.field("_offset", pa.string()), pa.field("_Key", pa.int64())]) == wide
     assert not is_allowed("a b")
     assert is_allowed("ähnlich-wie_1")
 
 
-def test_what_hypothesis_found() -> None:
-    """A number in a struct's column; a list of nothing but null."""
+def test_regressions_found_by_hypothesis() -> None:
+    """A number in a struct's column, and a list that has only nulls."""
     found = settled(column({"a": {"b": False}}), settled(column({"a": {"b": True}})).wanted)
     assert json.loads(settled(column({"a": 0}), found.wanted).rescued.to_pylist()[0]) == {"a": 0}
     rows = settled(column({"a": [None, None]}, {"a": [1, None]})).rows
@@ -207,22 +208,22 @@ def test_what_hypothesis_found() -> None:
     assert rows.to_pylist()[0] == {"a": [None, None]}
 
 
-def test_new_columns_take_a_closer_look_at_few_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_at = []
+def test_new_columns_read_only_few_values_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
 
-    def counted(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> Values:
-        looked_at.append(len(values))
+    def counted(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> ParsedValues:
+        sizes.append(len(values))
         return read_one_by_one(values, schema, fixed)
 
     monkeypatch.setattr(json_rows, "read_one_by_one", counted)
-    # Arrow takes too much for a fraction to be trusted with a new column of fractions.
+    # Arrow reads large integers and NaN as floats, so a new float column is decided one by one.
     found = read_values(column(*({"price": n / 7, "n": n} for n in range(5000))), EMPTY, NONE)
     assert {field.name: field.type for field in value_fields(found.wanted)} == {"price": pa.float64(), "n": pa.int64()}
     assert found.rows is None
-    assert sum(looked_at) <= 128
+    assert sum(sizes) <= 128
 
 
-def test_halves_that_differ_want_the_columns_of_both() -> None:
+def test_halves_with_different_fields_need_the_columns_of_both() -> None:
     values = column(*({"n": n} for n in range(200)), *({"n": n / 3, "more": [n]} for n in range(200)), b"bad")
     found = read_values(values, EMPTY, NONE)
     wanted = {field.name: field.type for field in value_fields(found.wanted)}

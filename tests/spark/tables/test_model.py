@@ -1,4 +1,4 @@
-"""A table equals a model of it, whatever records come and whatever dies at the worst moment, in every format."""
+"""A table equals a model of it for random records and for failures at the worst moments, in every format."""
 
 import json
 import random
@@ -10,7 +10,7 @@ import pytest
 
 from ottla.spark.tables.definition import Definition, TableHome
 from ottla.spark.tables.failures import TableError
-from ottla.spark.tables.maintenance import Upkeep, compact
+from ottla.spark.tables.maintenance import MaintenancePolicy, compact
 from ottla.spark.tables.store import Store
 from tests.spark.clusters import Cluster
 from tests.spark.tables.local import LocalRun, define, home_in, produce
@@ -19,12 +19,12 @@ PARTITIONS = 2
 BAD = (b"not json", b"[1]", b"\xff\xfe", b'{"a": NaN}')
 
 
-class Died(Exception):
-    """The driver, at a moment that the test has chosen."""
+class DriverDied(Exception):
+    """Simulates the death of the driver."""
 
 
 class Death:
-    """Strikes at the n-th change to either table from now on: just before it, or just after."""
+    """Kills the driver just before or just after the n-th change to either table."""
 
     def __init__(self, stores: list[Store], countdown: int, *, after: bool) -> None:
         self._countdown = countdown
@@ -37,16 +37,16 @@ class Death:
         def call(*arguments: Any) -> None:
             self._countdown -= 1
             if self._countdown == 0 and not self._after:
-                raise Died
+                raise DriverDied
             real(*arguments)
             if self._countdown == 0:
-                raise Died
+                raise DriverDied
 
         return call
 
 
 class World:
-    """A topic, its table, and what the table should hold."""
+    """A topic, its table, and the rows that the table should have."""
 
     def __init__(self, cluster: Cluster, home: TableHome, chance: random.Random, format_: str, mode: str) -> None:
         self.cluster = cluster
@@ -59,7 +59,7 @@ class World:
             cluster, self.topic, format=format_, mode=mode, partition_by=layout, columns=columns
         )
         self.records: list[tuple[int, bytes | None, Any]] = []
-        """Partition, key and value, as they were produced."""
+        """The partition, key and value of each record."""
         self.run = LocalRun(home, self.definition)
         self.deaths = 0
 
@@ -87,10 +87,10 @@ class World:
         return value
 
     def step(self) -> None:
-        """Something happens."""
+        """Do one random operation, perhaps with a death of the driver."""
         if self.chance.random() < 0.4:
             Death(
-                [self.run.keeper.rows, self.run.keeper.dead_letters],
+                [self.run.writer.rows, self.run.writer.dead_letters],
                 self.chance.randrange(1, 4),
                 after=self.chance.random() < 0.5,
             )
@@ -99,11 +99,11 @@ class World:
             if dice < 0.75:
                 self.run.take(self.chance.choice([None, 1, 3, 10]))
             elif dice < 0.9:
-                for store in (self.run.keeper.rows, self.run.keeper.dead_letters):
-                    compact(self.run.keeper, store, Upkeep(small_files=2))
+                for store in (self.run.writer.rows, self.run.writer.dead_letters):
+                    compact(self.run.writer, store, MaintenancePolicy(small_files=2))
             else:
-                self.run.keeper.rows.expire(2, 0.0)
-        except Died:
+                self.run.writer.rows.expire(2, 0.0)
+        except DriverDied:
             self.deaths += 1
             self.restart()
         if self.chance.random() < 0.1:
@@ -112,16 +112,16 @@ class World:
     def restart(self) -> None:
         self.run = LocalRun(self.home, self.definition)
 
-    def make_anew(self) -> None:
-        """The topic goes, and another of its name comes; the table had all of the old one."""
+    def recreate_topic(self) -> None:
+        """Recreate the topic after the table has read all of the old one."""
         self.restart()
         self.run.take()
         for future in self.cluster.admin.delete_topics([self.topic]).values():
             future.result()
         self.cluster.create(self.topic, PARTITIONS)
-        with pytest.raises(TableError, match="made anew"):
+        with pytest.raises(TableError, match="was recreated"):
             self.restart()
-        self.run.keeper.accept_topic()
+        self.run.writer.accept_topic()
         self.restart()
 
     def finish(self) -> None:
@@ -154,29 +154,29 @@ def canonical(row: tuple[bytes | None, Any]) -> str:
 
 
 def as_produced(row: dict[str, Any]) -> str:
-    """A row as the record that it came from: columns and rescued values together."""
-    value = {name: members(each) for name, each in row.items() if not name.startswith("_") and each is not None}
-    for path, each in json.loads(row["_rescued"] or "{}").items():
+    """Return the record of a row: its columns together with its rescued values."""
+    value = {name: members(cell) for name, cell in row.items() if not name.startswith("_") and cell is not None}
+    for path, rescued in json.loads(row["_rescued"] or "{}").items():
         *parents, name = [path] if path in ("not.allowed", "A") else path.split(".")
         target = value
         for parent in parents:
             target = target.setdefault(parent, {})
-        target[name] = each
+        target[name] = rescued
     return json.dumps([row["_key"], None if row["_deleted"] else whole_numbers(value)], sort_keys=True)
 
 
 def members(value: Any) -> Any:
-    """Without the members that a struct has only because others have them."""
-    return {name: each for name, each in value.items() if each is not None} if isinstance(value, dict) else value
+    """Remove the null members of a struct, which come from the schema."""
+    return {name: member for name, member in value.items() if member is not None} if isinstance(value, dict) else value
 
 
 def whole_numbers(value: Any) -> Any:
-    """A column of fractions holds whole numbers, too; the model has only these two."""
+    """Convert integral floats to integers, because a widened column stores integers as floats."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {name: whole_numbers(each) for name, each in value.items()}
-    return [whole_numbers(each) for each in value] if isinstance(value, list) else value
+        return {name: whole_numbers(member) for name, member in value.items()}
+    return [whole_numbers(element) for element in value] if isinstance(value, list) else value
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
@@ -187,7 +187,7 @@ def test_a_table_equals_its_model(cluster: Cluster, tmp_path: Path, format_: str
         world.write()
         world.step()
         if number == 11:
-            world.make_anew()
+            world.recreate_topic()
     world.finish()
     assert sorted(map(as_produced, world.run.rows())) == world.expected()
     assert len(world.run.dead()) == world.dead()

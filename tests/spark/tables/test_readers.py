@@ -1,7 +1,7 @@
-"""Tables are read by others, without Ottla: PyIceberg, deltalake, DuckDB. Spark reads them in test_spark.
+"""Other programs read the tables without Ottla: PyIceberg, deltalake and DuckDB. For Spark see test_spark.
 
-DuckDB's own extensions for Iceberg and Delta are downloads; here it reads through the Arrow data of PyIceberg and
-deltalake, and Parquet files by itself.
+DuckDB's extensions for Iceberg and Delta would have to be downloaded. So it reads Arrow data from PyIceberg and
+deltalake, and Parquet files directly.
 """
 
 import subprocess
@@ -22,7 +22,7 @@ EXPECTED = (4, 10.5, 1, 10, 1)
 
 @pytest.fixture
 def filled(cluster: Cluster, tmp_path: Path, format_: str) -> LocalRun:
-    """A table whose columns came one after the other, and changed their types."""
+    """A table whose columns were added later and changed their types."""
     topic = cluster.new_topic(1)
     layout = ("day(timestamp)", "bucket(2, _key)")
     run = LocalRun(home_in(tmp_path), define(cluster, topic, format=format_, partition_by=layout, mode="upsert"))
@@ -33,7 +33,7 @@ def filled(cluster: Cluster, tmp_path: Path, format_: str) -> LocalRun:
     return run
 
 
-def test_a_table_is_read_by_others(filled: LocalRun, tmp_path: Path, format_: str) -> None:
+def test_other_programs_read_a_table(filled: LocalRun, tmp_path: Path, format_: str) -> None:
     home = tmp_path / "home"
     with duckdb.connect() as connection:
         if format_ == "iceberg":
@@ -62,8 +62,8 @@ def test_a_table_is_read_by_others(filled: LocalRun, tmp_path: Path, format_: st
     ]
 
 
-def test_readers_know_nothing_of_ottla(cluster: Cluster, tmp_path: Path) -> None:
-    """A process in which the package cannot be imported reads the same."""
+def test_readers_do_not_need_ottla(cluster: Cluster, tmp_path: Path) -> None:
+    """A process that cannot import the package reads the same rows."""
     topic = cluster.new_topic(1)
     produce(cluster, topic, (b"a", {"n": 1}), (b"b", {"n": 2}))
     LocalRun(home_in(tmp_path), define(cluster, topic)).take()
@@ -77,17 +77,20 @@ def test_readers_know_nothing_of_ottla(cluster: Cluster, tmp_path: Path) -> None
     assert done.stdout == "2\n"
 
 
-def test_commits_say_where_rows_come_from(filled: LocalRun, tmp_path: Path, format_: str) -> None:
-    marks = filled.keeper.rows.state().marks
+def test_commits_store_the_source_of_their_rows(filled: LocalRun, tmp_path: Path, format_: str) -> None:
+    marks = filled.writer.rows.state().marks
     assert marks is not None
     assert marks.offsets == {0: 8}
-    assert (marks.cluster, marks.topic_id) == (filled.keeper.look().cluster, filled.keeper.look().topic_id)
+    assert (marks.cluster, marks.topic_id) == (
+        filled.writer.look_up_topic().cluster,
+        filled.writer.look_up_topic().topic_id,
+    )
     if format_ == "delta":
         table = DeltaTable(tmp_path / "home" / "warehouse" / "orders")
         assert table.transaction_version(f"ottla/{marks.cluster}/{marks.topic_id}/0") == 8
 
 
-def test_a_table_that_is_rolled_back_goes_on_from_there(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_run_continues_from_a_rollback(cluster: Cluster, tmp_path: Path) -> None:
     topic = cluster.new_topic(1)
     definition = define(cluster, topic)
     run = LocalRun(home_in(tmp_path), definition)
@@ -102,7 +105,7 @@ def test_a_table_that_is_rolled_back_goes_on_from_there(cluster: Cluster, tmp_pa
     table.refresh()
     table.manage_snapshots().rollback_to_snapshot(before.snapshot_id).commit()
     produce(cluster, topic, (b"c", {"n": 3}))
-    with pytest.raises(Exception, match="table 'orders' was set back while it was written"):
+    with pytest.raises(Exception, match="table 'orders' was rolled back during this run"):
         run.take()
     run = LocalRun(home_in(tmp_path), definition)
     run.take()

@@ -1,4 +1,4 @@
-"""Tables kept by Spark, with real nodes and sessions."""
+"""Tables written by Spark, with real nodes and sessions."""
 
 import contextlib
 import os
@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 
 from ottla.spark.tables.definition import Definition, TableHome
 from ottla.spark.tables.failures import TableError
-from ottla.spark.tables.maintenance import Upkeep
-from ottla.spark.tables.query import TableQuery, keep_tables
-from ottla.spark.tables.spark import start_session
-from ottla.spark.tables.stores import open_store
-from ottla.spark.tables.table_writer import Done
+from ottla.spark.tables.formats import open_store
+from ottla.spark.tables.maintenance import MaintenancePolicy
+from ottla.spark.tables.query import TableQuery, run_queries
+from ottla.spark.tables.spark_engine import start_session
+from ottla.spark.tables.table_writer import BatchResult
 from tests.spark.clusters import Cluster
 from tests.spark.tables.local import LocalRun, define, home_in, produce, read
 
@@ -45,10 +45,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session.stop()
 
 
-def keep(
+def run_once(
     session: SparkSession, folder: Path, definition: Definition, max_records: int = 1000, *, skip_lost: bool = False
-) -> list[Done]:
-    told: list[Done] = []
+) -> list[BatchResult]:
+    results: list[BatchResult] = []
     query = TableQuery(
         session,
         home_in(folder),
@@ -56,11 +56,11 @@ def keep(
         max_records=max_records,
         interval_s=None,
         skip_lost=skip_lost,
-        upkeep=Upkeep(),
-        told=lambda _, done: told.append(done),
+        maintenance=MaintenancePolicy(),
+        on_batch=lambda _, result: results.append(result),
     )
-    keep_tables([query], lambda words: pytest.fail(words))
-    return told
+    run_queries([query], lambda words: pytest.fail(words))
+    return results
 
 
 def test_a_topic_becomes_a_table(cluster: Cluster, session: SparkSession, tmp_path: Path) -> None:
@@ -68,40 +68,40 @@ def test_a_topic_becomes_a_table(cluster: Cluster, session: SparkSession, tmp_pa
     for number in range(2):
         produce(cluster, topic, *((b"%d" % n, {"id": n}) for n in range(100)), partition=number)
     definition = define(cluster, topic)
-    assert sum(done.rows for done in keep(session, tmp_path, definition, max_records=120)) == 200
+    assert sum(done.rows for done in run_once(session, tmp_path, definition, max_records=120)) == 200
     produce(cluster, topic, (b"x", {"id": 100, "note": "new"}), (b"y", b"bad"))
-    (done,) = keep(session, tmp_path, definition)
+    (done,) = run_once(session, tmp_path, definition)
     assert (done.rows, done.dead, done.new_columns) == (1, 1, ("note",))
     run = LocalRun(home_in(tmp_path), definition)
     assert sorted(row["id"] for row in run.rows()) == sorted([*range(100), *range(100), 100])
 
 
 @pytest.mark.parametrize("format_", ["iceberg", "delta", "parquet"])
-def test_spark_reads_the_tables_and_keeps_them_by_key(
+def test_spark_writes_upsert_tables_and_reads_them(
     cluster: Cluster, session: SparkSession, tmp_path: Path, format_: str
 ) -> None:
     topic = cluster.new_topic(3, cleanup_policy="compact")
     definition = define(cluster, topic, format=format_, mode="upsert", partition_by=("bucket(2, _key)",))
     for number in range(3):
         produce(cluster, topic, *((b"%d" % (n % 20 * 3 + number), {"n": n}) for n in range(60)), partition=number)
-    keep(session, tmp_path, definition, max_records=50)
+    run_once(session, tmp_path, definition, max_records=50)
     produce(cluster, topic, *((b"%d" % (n * 3), None) for n in range(10)), (b"30", {"n": 0.5}))
-    keep(session, tmp_path, definition)
+    run_once(session, tmp_path, definition)
     run = LocalRun(home_in(tmp_path), definition)
-    found = {row["_key"]: row["n"] for row in run.rows()}
+    stored_rows = {row["_key"]: row["n"] for row in run.rows()}
     expected = {str(n * 3 + number): float(n + 40) for number in range(3) for n in range(20)}
     for n in range(10):
         del expected[str(n * 3)]
-    assert found == {**expected, "30": 0.5}
-    assert len(run.rows()) == len(found)
-    paths = [str(file.path).removeprefix("file://") for file in run.keeper.rows.files()]
+    assert stored_rows == {**expected, "30": 0.5}
+    assert len(run.rows()) == len(stored_rows)
+    paths = [str(file.path).removeprefix("file://") for file in run.writer.rows.files()]
     rows = session.read.option("mergeSchema", "true").parquet(*paths)
     assert rows.count() == len(expected)
     assert rows.where("n = 0.5").count() == 1
 
 
 @pytest.mark.parametrize(("moment", "count"), [("files", 2), ("letters", 2), ("commit", 3)])
-def test_a_driver_that_is_killed_loses_and_doubles_nothing(
+def test_a_killed_driver_loses_and_duplicates_no_rows(
     cluster: Cluster, tmp_path: Path, moment: str, count: int
 ) -> None:
     topic = cluster.new_topic(2)
@@ -126,36 +126,36 @@ def test_a_driver_that_is_killed_loses_and_doubles_nothing(
     ]
     assert all(row["n"] == row[f"column-{row['n'] // 100}"] for row in rows)
     assert [(row["partition"], row["offset"]) for row in dead] == [
-        (n, at) for n in range(2) for at in range(7, 300, 50)
+        (n, offset) for n in range(2) for offset in range(7, 300, 50)
     ]
 
 
 def run_in_process(home: TableHome, moment: str, count: int) -> "subprocess.CompletedProcess[str]":
-    """A run that may be killed. Its Java process notices that its driver is gone, and ends."""
+    """Run a table in a process that may be killed. Its JVM exits when it notices that its driver is gone."""
     command = [sys.executable, "-m", "tests.spark.tables.dying_run", str(home.folder), "orders", moment, str(count)]
     environment = {**os.environ, "JAVA_HOME": str(java().parents[1])}
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=environment)
 
 
-def test_what_the_source_has_to_say_is_one_sentence(cluster: Cluster, session: SparkSession, tmp_path: Path) -> None:
+def test_errors_of_the_source_are_one_line(cluster: Cluster, session: SparkSession, tmp_path: Path) -> None:
     topic = cluster.new_topic(1)
     definition = define(cluster, topic)
     produce(cluster, topic, *((b"a", {"n": n}) for n in range(10)))
-    keep(session, tmp_path, definition)
+    run_once(session, tmp_path, definition)
     produce(cluster, topic, *((b"a", {"n": n}) for n in range(10)))
     partition = TopicPartition(topic, 0, 15)
     for future in cluster.admin.delete_records([partition]).values():
         future.result()
-    with pytest.raises(TableError, match=rf"^table 'orders': .*topic '{topic}', partition 0.*offset 10") as told:
-        keep(session, tmp_path, definition)
-    assert "\n" not in str(told.value)
-    assert "at org.apache" not in str(told.value)
-    assert "--skip-lost reads what is left" in str(told.value)
-    (done,) = keep(session, tmp_path, definition, skip_lost=True)
+    with pytest.raises(TableError, match=rf"^table 'orders': .*topic '{topic}', partition 0.*offset 10") as caught:
+        run_once(session, tmp_path, definition)
+    assert "\n" not in str(caught.value)
+    assert "at org.apache" not in str(caught.value)
+    assert "To continue with the remaining records, use --skip-lost" in str(caught.value)
+    (done,) = run_once(session, tmp_path, definition, skip_lost=True)
     assert done.rows == 5
 
 
-def test_a_run_goes_on_until_it_is_stopped_or_its_topic_is_another(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_run_continues_until_it_is_stopped_or_its_topic_is_recreated(cluster: Cluster, tmp_path: Path) -> None:
     topic, home = cluster.new_topic(1), home_in(tmp_path)
     definition = define(cluster, topic)
     home.save(definition)
@@ -176,9 +176,9 @@ def test_a_run_goes_on_until_it_is_stopped_or_its_topic_is_another(cluster: Clus
         produce(cluster, topic, *((b"a", {"n": n}) for n in range(100, 110)))
         assert process.wait(120) == 1
         assert process.stderr is not None
-        told = process.stderr.read()
-    assert f"topic '{topic}' was made anew" in told
-    assert "Traceback" not in told
+        errors = process.stderr.read()
+    assert f"topic '{topic}' was recreated" in errors
+    assert "Traceback" not in errors
     assert sorted(row["n"] for row in stored(home, definition)) == [0, 1, 2, 3, 4]
 
 

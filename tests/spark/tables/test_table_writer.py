@@ -1,4 +1,4 @@
-"""A table and its topic, batch by batch, in every format."""
+"""A table follows its topic, batch by batch, in every format."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.spark.tables.describing import describe
-from ottla.spark.tables.failures import Overtaken, TableError, TransientTableError
-from ottla.spark.tables.maintenance import Upkeep, compact, remove_orphans
+from ottla.spark.tables.description import describe
+from ottla.spark.tables.failures import ConcurrentRunError, TableError, TransientTableError
+from ottla.spark.tables.maintenance import MaintenancePolicy, compact, remove_orphans
 from tests.spark.clusters import Cluster
 from tests.spark.tables.local import LocalEngine, LocalRun, R, T, define, home_in, produce
 
@@ -47,7 +47,7 @@ def test_columns_follow_the_records(cluster: Cluster, tmp_path: Path, format_: s
     assert (json.loads(d["_rescued"]), d["more"]) == ({"n": "three"}, "now")
 
 
-def test_the_last_of_each_key_stays(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+def test_upsert_keeps_the_last_row_of_each_key(cluster: Cluster, tmp_path: Path, format_: str) -> None:
     topic = cluster.new_topic(2)
     run = LocalRun(home_in(tmp_path), define(cluster, topic, format=format_, mode="upsert"))
     produce(cluster, topic, (b"a", {"n": 1}), (b"b", {"n": 1}), (b"a", {"n": 2}), (b"c", {"n": 1}), (b"c", None))
@@ -78,7 +78,7 @@ def test_the_mode_changes_without_a_new_table(cluster: Cluster, tmp_path: Path, 
     assert [(row["_key"], row["n"]) for row in run.rows()] == [("c", 1), ("a", 3), ("a", 4)]
 
 
-def test_a_topic_that_was_made_anew_is_noticed(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+def test_a_recreated_topic_stops_the_run(cluster: Cluster, tmp_path: Path, format_: str) -> None:
     topic = cluster.new_topic(1)
     definition = define(cluster, topic, format=format_)
     run = LocalRun(home_in(tmp_path), definition)
@@ -88,19 +88,19 @@ def test_a_topic_that_was_made_anew_is_noticed(cluster: Cluster, tmp_path: Path,
         future.result()
     cluster.create(topic, 1)
     produce(cluster, topic, *((b"b", {"n": number}) for number in range(5)))
-    with pytest.raises(TableError, match=f"topic '{topic}' was made anew.*alter orders --accept-topic"):
+    with pytest.raises(TableError, match=f"topic '{topic}' was recreated.*alter orders --accept-topic"):
         run.take()
-    with pytest.raises(TableError, match="made anew"):
+    with pytest.raises(TableError, match="was recreated"):
         LocalRun(home_in(tmp_path), definition)
     assert len(run.rows()) == 3
-    run.keeper.accept_topic()
+    run.writer.accept_topic()
     run = LocalRun(home_in(tmp_path), definition)
     run.take()
     assert sorted((row["_key"], row["n"]) for row in run.rows()) == [
         *(("a", number) for number in range(3)),
         *(("b", number) for number in range(5)),
     ]
-    with pytest.raises(TableError, match=r"holds rows of 2 topics.*begin anew"):
+    with pytest.raises(TableError, match=r"has rows of 2 topics.*To start over"):
         LocalRun(home_in(tmp_path), define(cluster, topic, format=format_, mode="upsert"))
 
 
@@ -110,19 +110,17 @@ def test_a_second_run_writes_nothing_twice(cluster: Cluster, tmp_path: Path, for
     first, second = LocalRun(home_in(tmp_path), definition), LocalRun(home_in(tmp_path), definition)
     produce(cluster, topic, (b"a", {"n": 1}))
     first.take()
-    second.take()  # begins behind what the first has written since
+    second.take()  # skips what the first run has written since
     assert len(first.rows()) == 1
     produce(cluster, topic, (b"a", {"n": 2}))
-    state, marks = second.keeper.rows.state(), second.keeper.look()._replace(offsets={0: 2})
+    state, marks = second.writer.rows.state(), second.writer.look_up_topic()._replace(offsets={0: 2})
     first.take()
-    with pytest.raises(Overtaken, match="another run committed"):
-        second.keeper.rows.commit(state, marks, [])
+    with pytest.raises(ConcurrentRunError, match="another run committed"):
+        second.writer.rows.commit(state, marks, [])
     assert [row["n"] for row in first.rows()] == [1, 2]
 
 
-def test_files_that_another_program_compacts_meanwhile_are_no_loss(
-    cluster: Cluster, tmp_path: Path, format_: str
-) -> None:
+def test_a_concurrent_compaction_loses_nothing(cluster: Cluster, tmp_path: Path, format_: str) -> None:
     topic = cluster.new_topic(1)
     definition = define(cluster, topic, format=format_, mode="upsert")
     run, other = LocalRun(home_in(tmp_path), definition), LocalRun(home_in(tmp_path), definition)
@@ -130,34 +128,34 @@ def test_files_that_another_program_compacts_meanwhile_are_no_loss(
         produce(cluster, topic, (b"%d" % number, {"n": number}))
         run.take()
 
-    class Disturbed(LocalEngine):
+    class CompactingEngine(LocalEngine):
         def map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-            compact(other.keeper, other.keeper.rows, Upkeep(small_files=2))
+            compact(other.writer, other.writer.rows, MaintenancePolicy(small_files=2))
             return super().map(work, items)
 
-    run.keeper.engine = Disturbed()
+    run.writer.engine = CompactingEngine()
     produce(cluster, topic, (b"1", {"n": 10}), (b"2", None))
-    with pytest.raises(TransientTableError, match="another program has changed its files"):
+    with pytest.raises(TransientTableError, match="another program changed its files"):
         run.take()
     run = LocalRun(home_in(tmp_path), definition)
     run.take()
     assert [(row["_key"], row["n"]) for row in run.rows()] == [("0", 0), ("1", 10)]
 
 
-def test_small_files_become_few_and_old_states_go(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+def test_maintenance_compacts_files_and_expires_snapshots(cluster: Cluster, tmp_path: Path, format_: str) -> None:
     topic = cluster.new_topic(1)
     run = LocalRun(home_in(tmp_path), define(cluster, topic, format=format_, partition_by=("bucket(2, _key)",)))
     for number in range(12):
         produce(cluster, topic, (b"%d" % (number % 4), {"n": number}))
         run.take()
-    keeper, rows = run.keeper, run.rows()
-    assert len(keeper.rows.files()) == 12
-    upkeep = Upkeep(small_files=3, keep_snapshots=1, snapshot_age_s=0.0)
-    assert compact(keeper, keeper.rows, upkeep) == (12, 2)
+    writer, rows = run.writer, run.rows()
+    assert len(writer.rows.files()) == 12
+    policy = MaintenancePolicy(small_files=3, keep_snapshots=1, snapshot_age_s=0.0)
+    assert compact(writer, writer.rows, policy) == (12, 2)
     assert run.rows() == rows
-    assert compact(keeper, keeper.rows, upkeep) == (0, 0)
-    keeper.rows.expire(1, 0.0)
-    folder = Path(keeper.rows.layout().folder.removeprefix("file://"))
+    assert compact(writer, writer.rows, policy) == (0, 0)
+    writer.rows.expire(1, 0.0)
+    folder = Path(writer.rows.layout().folder.removeprefix("file://"))
     assert len([path for path in folder.rglob("*.parquet") if "_delta_log" not in path.parts]) == 2
     assert run.rows() == rows
     produce(cluster, topic, (b"x", {"n": 99}))
@@ -165,13 +163,13 @@ def test_small_files_become_few_and_old_states_go(cluster: Cluster, tmp_path: Pa
     assert [row["n"] for row in run.rows()] == [*range(12), 99]
     orphan = folder / "orphan.parquet"
     orphan.write_bytes(b"left by a task that died")
-    assert remove_orphans(keeper.rows) == 0
-    assert remove_orphans(keeper.rows, age_s=-1.0) == 1
+    assert remove_orphans(writer.rows) == 0
+    assert remove_orphans(writer.rows, age_s=-1.0) == 1
     assert not orphan.exists()
     assert len(run.rows()) == 13
 
 
-def test_files_are_laid_out_as_asked(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+def test_files_are_partitioned(cluster: Cluster, tmp_path: Path, format_: str) -> None:
     topic = cluster.new_topic(1)
     layout = ("day(timestamp)", "country", "truncate(2, _key)", "month(at)", "hour(at)", "bucket(4, n)", "year(on)")
     columns = {"country": "string", "at": "timestamp", "n": "long", "on": "date"}
@@ -192,17 +190,17 @@ def test_files_are_laid_out_as_asked(cluster: Cluster, tmp_path: Path, format_: 
     assert rows[1]["at"].isoformat() == "1969-12-31T22:00:00+00:00"
     assert rows[3]["at"].isoformat() == "1970-01-01T00:00:01+00:00"
     assert json.loads(rows[2]["_rescued"]) == {"at": "never", "n": 3.5}
-    assert len(run.keeper.rows.files()) == 4
+    assert len(run.writer.rows.files()) == 4
     produce(cluster, topic, (b"a1", None), (b"b2", {"country": "SE/ö", "extra": 1}))
     run.take()
     expected = [("a2", None), ("b1", None), ("b2", 1)]
     assert [(row["_key"], row["extra"]) for row in run.rows()] == expected
-    run.keeper.rows.expire(1, 0.0)
-    assert remove_orphans(run.keeper.rows, age_s=-1.0) == 0
+    run.writer.rows.expire(1, 0.0)
+    assert remove_orphans(run.writer.rows, age_s=-1.0) == 0
     assert [(row["_key"], row["extra"]) for row in run.rows()] == expected
 
 
-def test_values_may_stay_as_they_came(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+def test_values_may_stay_bytes(cluster: Cluster, tmp_path: Path, format_: str) -> None:
     topic = cluster.new_topic(1)
     definition = define(cluster, topic, format=format_, values="bytes", key="binary")
     run = LocalRun(home_in(tmp_path), definition)
@@ -220,7 +218,7 @@ def test_values_may_stay_as_they_came(cluster: Cluster, tmp_path: Path, format_:
     assert [row["value"] for row in run.rows()][4:] == [b"\x00", None]
 
 
-def test_bytes_are_kept_by_key(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+def test_upsert_works_with_bytes(cluster: Cluster, tmp_path: Path, format_: str) -> None:
     topic = cluster.new_topic(1)
     run = LocalRun(home_in(tmp_path), define(cluster, topic, format=format_, values="bytes", mode="upsert"))
     produce(cluster, topic, (b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"\xff", b"4"))
@@ -232,7 +230,7 @@ def test_bytes_are_kept_by_key(cluster: Cluster, tmp_path: Path, format_: str) -
     assert (letter["key"], letter["value"]) == (b"\xff", b"4")
 
 
-def test_what_is_no_record_is_no_lag(cluster: Cluster, tmp_path: Path, format_: str) -> None:
+def test_control_and_aborted_records_are_not_lag(cluster: Cluster, tmp_path: Path, format_: str) -> None:
     topic = cluster.new_topic(1)
     definition = define(cluster, topic, format=format_)
     run = LocalRun(home_in(tmp_path), definition)

@@ -1,8 +1,8 @@
-"""What a table is to be, as its maker said it, and where that is kept: a folder with a file for each table.
+"""Definitions of tables, and the home folder where they are stored.
 
-definitions/orders.json    what was said
-catalog.db, warehouse/     Iceberg's catalog and all tables' files, unless they are kept elsewhere
-locks/                     so that one run at a time keeps a table
+definitions/orders.json    one definition
+catalog.db, warehouse/     the Iceberg catalog and the tables' files, unless they are elsewhere
+locks/                     allow one run per table at a time
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ottla.spark.tables.declared import declared_fields
+from ottla.spark.tables.declared_columns import declared_fields
 from ottla.spark.tables.failures import TableError
 from ottla.spark.tables.partitioning import Partition, parse_partitions
 from ottla.spark.tables.record_columns import KEY_TYPES, VALUE, record_fields
@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,99}")
 
 @dataclass(frozen=True)
 class Definition:
-    """A table to be kept in step with a topic."""
+    """The definition of a table that follows a topic."""
 
     name: str
     topic: str
@@ -43,7 +43,7 @@ class Definition:
     columns: Mapping[str, str] = field(default_factory=dict)
     key: str = "string"
     values: str = "json"
-    """What records hold: objects of JSON, whose fields become columns, or bytes, which stay one."""
+    """The content of values: JSON objects, whose fields become columns, or bytes in a single column."""
     start: str = "earliest"
     location: str | None = None
     namespace: str = "default"
@@ -51,13 +51,13 @@ class Definition:
     client: Mapping[str, str] = field(default_factory=dict)
     """Settings of Kafka's clients, such as isolation.level."""
     client_file: str | None = None
-    """A properties file with more of them, read by each run: passwords are not kept here."""
+    """A properties file with more of these settings, which each run reads; so definitions have no passwords."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name.endswith(DEAD_LETTERS_SUFFIX):
             raise TableError(
-                f"{self.name!r} cannot be the name of a table: letters, digits and underscores, a letter first, and "
-                f"not {DEAD_LETTERS_SUFFIX} at the end"
+                f"{self.name!r} is not a valid table name: use letters, digits and underscores, start with a letter, "
+                f"and do not end with {DEAD_LETTERS_SUFFIX}"
             )
         for what, value, allowed in (
             ("format", self.format, FORMATS),
@@ -67,27 +67,35 @@ class Definition:
             ("start", self.start, STARTS),
         ):
             if value not in allowed:
-                raise TableError(f"table {self.name!r}: {what} {value!r} is none of {', '.join(allowed)}")
+                raise TableError(
+                    f"table {self.name!r}: {what} {value!r} is not allowed; use one of {', '.join(allowed)}"
+                )
         if self.catalog and self.format != "iceberg":
-            raise TableError(f"table {self.name!r}: a catalog is for Iceberg tables; this one is {self.format}")
+            raise TableError(
+                f"table {self.name!r}: only Iceberg tables have a catalog, and its format is {self.format}; remove "
+                "the catalog, or use the format iceberg"
+            )
         if self.columns and self.values == "bytes":
-            raise TableError(f"table {self.name!r}: values that stay bytes have no columns to declare")
+            raise TableError(
+                f"table {self.name!r}: values stored as bytes have no columns to declare; remove the columns, or use "
+                "json values"
+            )
         _ = self.partitions
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that the table has before any record was read."""
+        """The columns of the new table, before any record is read."""
         own = [pa.field(VALUE, pa.binary())] if self.values == "bytes" else declared_fields(self.columns)
         return pa.schema([*record_fields(self.key), *own])
 
     @property
     def fixed(self) -> frozenset[str]:
-        """Columns whose types were said, and stay."""
+        """The declared columns, whose types never change."""
         return frozenset(self.columns)
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
-        return parse_partitions(self.partition_by, {each.name: each.type for each in self.schema})
+        return parse_partitions(self.partition_by, {column.name: column.type for column in self.schema})
 
     @property
     def dead_letters(self) -> str:
@@ -95,12 +103,15 @@ class Definition:
 
 
 class TableHome:
-    """The folder that tables are managed from."""
+    """The home folder of managed tables."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
-        if strange := re.findall(r"[%?#]", str(self.folder)):
-            raise TableError(f"{self.folder}: tables cannot be kept in a folder with {strange[0]!r} in its name")
+        if special := re.findall(r"[%?#]", str(self.folder)):
+            raise TableError(
+                f"{self.folder} cannot be the home of tables: its path has {special[0]!r}, which URLs treat specially; "
+                "choose another folder by --home"
+            )
 
     @property
     def warehouse(self) -> Path:
@@ -110,26 +121,26 @@ class TableHome:
         return sorted(path.stem for path in (self.folder / "definitions").glob("*.json"))
 
     def load(self, name: str) -> Definition:
-        """A definition; raises TableError if there is none."""
+        """Return a definition; raise TableError if there is none."""
         try:
-            given = json.loads(self._path(name).read_text())
+            stored = json.loads(self._path(name).read_text())
         except FileNotFoundError:
-            known = ", ".join(self.names())
-            there = f"there are {known}" if known else "there are none yet"
+            names = ", ".join(self.names())
+            existing = f"its tables are {names}" if names else "it has no tables"
             raise TableError(
-                f"there is no table {name!r} in {self.folder} ({there}); `ottla table create` makes one, --home says "
-                "where"
+                f"there is no table {name!r} in {self.folder} ({existing}); create it by `ottla table create`, or name "
+                "another home by --home"
             ) from None
         except ValueError as error:
             raise TableError(f"{self._path(name)} cannot be read: {error}") from None
-        return Definition(**{**given, "partition_by": tuple(given["partition_by"])})
+        return Definition(**{**stored, "partition_by": tuple(stored["partition_by"])})
 
     def check_new(self, definition: Definition) -> None:
-        """Raise TableError if there is a table of this name."""
+        """Raise TableError if there is a table with this name."""
         if self._path(definition.name).exists():
             raise TableError(
-                f"there is a table {definition.name!r} in {self.folder} already; `ottla table alter` changes it, "
-                "`ottla table drop` takes it away"
+                f"table {definition.name!r} already exists in {self.folder}; change it by `ottla table alter`, or "
+                "remove it by `ottla table drop`"
             )
 
     def save(self, definition: Definition) -> None:
@@ -149,7 +160,7 @@ class TableHome:
 
     @contextlib.contextmanager
     def lock(self, name: str) -> Iterator[None]:
-        """Keep all others from this table; raises TableError if somebody has it."""
+        """Lock a table against other runs on this machine; raise TableError if it is locked."""
         path = self.folder / "locks" / f"{name}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a+") as file:
@@ -157,9 +168,9 @@ class TableHome:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 file.seek(0)
-                by = file.read().strip()
+                process = file.read().strip()
                 raise TableError(
-                    f"table {name!r} is in use by process {by or 'unknown'} on this machine; stop that run first"
+                    f"table {name!r} is in use by process {process or 'unknown'} on this machine; stop that run first"
                 ) from None
             file.truncate(0)
             file.write(str(os.getpid()))
@@ -167,7 +178,7 @@ class TableHome:
             yield
 
     def is_locked(self, name: str) -> bool:
-        """Whether a run keeps the table now."""
+        """Whether a run has locked the table."""
         try:
             with self.lock(name):
                 return False

@@ -1,7 +1,9 @@
-"""Delta tables, by delta-rs (the `deltalake` wheel). Marks are in each commit's metadata, and the next offset of each
-partition is a transaction of the log, as Delta has them for streams.
+"""Delta tables, by delta-rs (the `deltalake` wheel).
 
-The folder is one of a file system that the driver and all tasks share.
+Each commit's metadata has the table's marks. The next offset of each partition is also a `txn` action of the log, as
+Delta defines it for streams.
+
+The driver and all tasks must share the file system of the table's folder.
 """
 
 import json
@@ -19,7 +21,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from ottla.spark.tables.failures import TableError
-from ottla.spark.tables.hive import HiveFiles, extra_fields, hive_layout, key_bounds
+from ottla.spark.tables.hive import HiveFileReader, extra_fields, hive_layout, key_bounds
 from ottla.spark.tables.marks import Marks, from_properties
 from ottla.spark.tables.partitioning import Partition
 from ottla.spark.tables.record_columns import KEY
@@ -29,9 +31,9 @@ from ottla.spark.tables.store import (
     FileReader,
     Layout,
     NewFile,
-    State,
     Store,
     StoredFile,
+    TableState,
     Widening,
     canonical_schema,
 )
@@ -42,7 +44,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DeltaStore(Store):
-    """One folder with its log."""
+    """A table in a folder with a Delta log."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -51,7 +53,7 @@ class DeltaStore(Store):
 
     @property
     def table(self) -> DeltaTable:
-        """As it was when it was looked at last."""
+        """The table as of the last call of `state`."""
         if self._loaded is None:
             self._loaded = DeltaTable(self.location)
         return self._loaded
@@ -65,8 +67,8 @@ class DeltaStore(Store):
         self._loaded = DeltaTable.create(
             self.location,
             Schema.from_arrow(columns),
-            partition_by=[each.name for each in partitions],
-            # A transform is ours: Delta knows only the column that it makes.
+            partition_by=[partition.name for partition in partitions],
+            # Delta has no transforms, only the columns that they produce, so the description stores the transforms.
             configuration={
                 "delta.logRetentionDuration": "interval 1 days",
                 "delta.deletedFileRetentionDuration": "interval 1 hours",
@@ -74,53 +76,53 @@ class DeltaStore(Store):
             description=json.dumps({_PARTITIONS: partitions}),
         )
 
-    def state(self) -> State:
+    def state(self) -> TableState:
         self._loaded = DeltaTable(self.location)
-        return State(self._loaded.version(), self._schema, self._marks())
+        return TableState(self._loaded.version(), self._schema, self._marks())
 
     def _marks(self) -> Marks | None:
-        """Those of the last commit that has any: others may have committed since."""
+        """Return the marks of the last commit that has any: other programs may have committed since."""
         for commit in self.table.history(_HISTORY):
-            found = from_properties(commit)
-            if found is not None:
-                return found
+            marks = from_properties(commit)
+            if marks is not None:
+                return marks
         if self.table.version() < _HISTORY and self.table.history()[-1]["operation"].startswith("CREATE"):
             return None
         raise TableError(
-            f"table at {self.location}: no commit is left that says how far it has come. Drop the table and create it "
-            "again"
+            f"table at {self.location}: its offsets are unknown, because no commit in its log has them. "
+            "Drop the table and create it again"
         )
 
     def files(self) -> list[StoredFile]:
-        names = [each.name for each in self._partitions]
+        names = [partition.name for partition in self._partitions]
         actions = pa.table(self.table.get_add_actions(flatten=True)).to_pylist()
         return [
             StoredFile(
-                path=str(self._folder / unquote(each["path"])),
-                size_bytes=each["size_bytes"],
-                rows=each["num_records"],
+                path=str(self._folder / unquote(action["path"])),
+                size_bytes=action["size_bytes"],
+                rows=action["num_records"],
                 partition=tuple(
-                    _internal(partition, each[f"partition.{name}"])
+                    _from_column_value(partition, action[f"partition.{name}"])
                     for partition, name in zip(self._partitions, names, strict=True)
                 ),
-                least_key=each.get(f"min.{KEY}"),
-                greatest_key=each.get(f"max.{KEY}"),
-                handle=(unquote(each["path"]), {name: _text(each[f"partition.{name}"]) for name in names}),
+                least_key=action.get(f"min.{KEY}"),
+                greatest_key=action.get(f"max.{KEY}"),
+                handle=(unquote(action["path"]), {name: _format_value(action[f"partition.{name}"]) for name in names}),
             )
-            for each in actions
+            for action in actions
         ]
 
     def layout(self) -> Layout:
         return hive_layout(self.location, self._schema, self._partitions)
 
     def reader(self) -> FileReader:
-        return HiveFiles(self._schema, self._partitions)
+        return HiveFileReader(self._schema, self._partitions)
 
     def add_columns(self, schema: pa.Schema) -> None:
         while True:
             base = self.state()
-            known = {field.name: field.type for field in base.schema}
-            changed = [field for field in schema if known.get(field.name) != field.type]
+            types = {field.name: field.type for field in base.schema}
+            changed = [field for field in schema if types.get(field.name) != field.type]
             fields = Schema.from_arrow(pa.schema(changed)).fields
             try:
                 self.table.alter.add_columns(fields, commit_properties=_properties(base.marks))
@@ -133,7 +135,7 @@ class DeltaStore(Store):
 
     def commit_once(
         self,
-        base: State,
+        base: TableState,
         marks: Marks,
         added: Sequence[NewFile],
         removed: Sequence[StoredFile],
@@ -146,7 +148,7 @@ class DeltaStore(Store):
             self._write(adds, "overwrite", widening.schema, marks)
             return
         now_ms = time.time_ns() // 1_000_000
-        # Paths are escaped in the log, and not here.
+        # delta-rs escapes the paths itself.
         removes = [RemoveAction(file.handle[0], True, now_ms, file.size_bytes, file.handle[1]) for file in removed]
         self._write([*adds, *removes], "append", base.schema, marks)
 
@@ -154,22 +156,22 @@ class DeltaStore(Store):
         table = DeltaTable(self.location)
         before = self.snapshots()
         hours = int(older_than_s // 3600)
-        gone = table.vacuum(hours, dry_run=False, enforce_retention_duration=False)
+        deleted = table.vacuum(hours, dry_run=False, enforce_retention_duration=False)
         table.create_checkpoint()
         table.cleanup_metadata()
-        return Expired(before - self.snapshots(), len(gone))
+        return Expired(before - self.snapshots(), len(deleted))
 
     def every_file(self) -> set[str]:
-        """Those of the last state, and all that the log that is left speaks of."""
+        """Return the files of the current state, and all files that the remaining log names."""
         self.state()
-        found = {file.path for file in self.files()}
-        for path in (self._folder / "_delta_log").glob("*.json"):
-            for line in path.read_text().splitlines():
+        paths = {file.path for file in self.files()}
+        for log_file in (self._folder / "_delta_log").glob("*.json"):
+            for line in log_file.read_text().splitlines():
                 action = json.loads(line)
-                named = action.get("add") or action.get("remove")
-                if named:
-                    found.add(str(self._folder / unquote(named["path"])))
-        return found
+                file_action = action.get("add") or action.get("remove")
+                if file_action:
+                    paths.add(str(self._folder / unquote(file_action["path"])))
+        return paths
 
     def snapshots(self) -> int:
         return len(list((self._folder / "_delta_log").glob("*.json")))
@@ -184,14 +186,15 @@ class DeltaStore(Store):
                 list(actions),
                 mode,
                 Schema.from_arrow(columns),
-                [each.name for each in self._partitions],
+                [partition.name for partition in self._partitions],
                 commit_properties=_properties(marks),
             )
         except CommitFailedError:
             raise Conflict from None
 
     def _add(self, file: NewFile) -> AddAction:
-        values = dict(zip((each.name for each in self._partitions), self._shown(file), strict=True))
+        names = (partition.name for partition in self._partitions)
+        values = dict(zip(names, self._column_values(file), strict=True))
         least, greatest = key_bounds(file)
         statistics: dict[str, Any] = {"numRecords": file.rows}
         if isinstance(least, str):
@@ -199,25 +202,26 @@ class DeltaStore(Store):
         return AddAction(
             path=str(Path(file.path).relative_to(self._folder)),
             size=file.size_bytes,
-            partition_values={name: _text(value) for name, value in values.items()},
+            partition_values={name: _format_value(value) for name, value in values.items()},
             modification_time=time.time_ns() // 1_000_000,
             data_change=True,
             stats=json.dumps(statistics),
         )
 
-    def _shown(self, file: NewFile) -> list[Any]:
-        return [each.shown(value) for each, value in zip(self._partitions, file.partition, strict=True)]
+    def _column_values(self, file: NewFile) -> list[Any]:
+        pairs = zip(self._partitions, file.partition, strict=True)
+        return [partition.to_column_value(value) for partition, value in pairs]
 
     @property
     def _partitions(self) -> tuple[Partition, ...]:
-        said = json.loads(self.table.metadata().description)
-        return tuple(Partition(*each) for each in said[_PARTITIONS])
+        description = json.loads(self.table.metadata().description)
+        return tuple(Partition(*fields) for fields in description[_PARTITIONS])
 
     @property
     def _schema(self) -> pa.Schema:
-        extra = {each.name for each in self._partitions if each.transform != "identity"}
-        found = pa.schema(self.table.schema().to_arrow())
-        return canonical_schema(pa.schema([field for field in found if field.name not in extra]))
+        extra = {partition.name for partition in self._partitions if partition.transform != "identity"}
+        schema = pa.schema(self.table.schema().to_arrow())
+        return canonical_schema(pa.schema([field for field in schema if field.name not in extra]))
 
 
 def _properties(marks: Marks | None) -> CommitProperties:
@@ -225,12 +229,12 @@ def _properties(marks: Marks | None) -> CommitProperties:
         return CommitProperties(max_commit_retries=0)
     stream = f"ottla/{marks.cluster}/{marks.topic_id}"
     transactions = [Transaction(f"{stream}/{number}", offset) for number, offset in sorted(marks.offsets.items())]
-    # A commit that lost a race is looked at again here: delta-rs would add the same rows behind another run's.
+    # No retries: after a conflict delta-rs would append the same rows after another run's. `Store.commit` decides.
     return CommitProperties(marks.to_properties(), max_commit_retries=0, app_transactions=transactions)
 
 
-def _text(value: Any) -> str | None:
-    """A partition's value as Delta's log has it."""
+def _format_value(value: Any) -> str | None:
+    """Format a partition's value for Delta's log."""
     match value:
         case None:
             return None
@@ -244,8 +248,8 @@ def _text(value: Any) -> str | None:
             return str(value)
 
 
-def _internal(partition: Partition, value: Any) -> Any:
-    """A value of the partition's column as it is here: the other way round than `Partition.shown`."""
+def _from_column_value(partition: Partition, value: Any) -> Any:
+    """Return the transform's value for a value of its column; the inverse of `Partition.to_column_value`."""
     if value is None:
         return None
     match partition.transform:
@@ -257,7 +261,7 @@ def _internal(partition: Partition, value: Any) -> Any:
         case "day":
             return (value - _EPOCH.date()).days
         case "hour":
-            moment = datetime.strptime(value, "%Y-%m-%d-%H").replace(tzinfo=UTC)
-            return (moment - _EPOCH) // timedelta(hours=1)
+            hour = datetime.strptime(value, "%Y-%m-%d-%H").replace(tzinfo=UTC)
+            return (hour - _EPOCH) // timedelta(hours=1)
         case _:
             return value

@@ -1,11 +1,11 @@
-"""How the columns of a table follow what the records hold. Pure.
+"""Schema evolution: how the columns of a table follow the fields of its records. Pure.
 
-- A field that was not there before becomes a column; a member of an object, a member of the struct.
-- Whole numbers become `double` when fractions come. Nothing else changes its type: a value that does not fit is null in
-  its column and kept, as JSON, in `_rescued`. So no value stops a table, and none is lost.
-- What says nothing of its type (null, `[]`, `{}`) makes no column yet.
-- Names that a format cannot hold, names that differ from a known one only by case, more than `MAX_COLUMNS` leaves and
-  objects deeper than `MAX_DEPTH` make no columns: their values are rescued, too.
+- A new field becomes a column, and a new member of an object becomes a member of the struct.
+- Integers become `double` when fractions appear. No other type changes: a value that does not fit is null in its column
+  and stored, as JSON, in `_rescued`. So no value stops a table, and no value is lost.
+- A value without a type (null, `[]`, `{}`) does not create a column.
+- These create no columns, and their values are rescued: names that a format rejects, names that differ from another one
+  only by case, columns beyond `MAX_COLUMNS` leaves, and objects deeper than `MAX_DEPTH`.
 """
 
 import re
@@ -19,80 +19,80 @@ from ottla.spark.tables.record_columns import RESERVED
 MAX_COLUMNS: Final = 1_000
 MAX_DEPTH: Final = 8
 INT64: Final = range(-(2**63), 2**63)
-NOTHING: Final = pa.null()
+NO_TYPE: Final = pa.null()
 _ALLOWED: Final = re.compile(r"[^\s.,;{}()=\"`/\\\x00-\x1f]{1,200}")
 
 
 def is_allowed(name: str) -> bool:
-    """Whether a field's name can be a column's, in every format."""
+    """Whether every format accepts the name for a column."""
     return _ALLOWED.fullmatch(name) is not None and not name.isspace()
 
 
-def type_of(value: Any, depth: int = 0) -> pa.DataType:
-    """The type of a JSON value; `NOTHING` where it says nothing, or cannot have a column."""
+def infer_type(value: Any, depth: int = 0) -> pa.DataType:
+    """Return the type of a JSON value, or `NO_TYPE` if it has none or cannot have a column."""
     match value:
         case bool():
             return pa.bool_()
         case int():
-            return pa.int64() if value in INT64 else NOTHING
+            return pa.int64() if value in INT64 else NO_TYPE
         case float():
             return pa.float64()
         case str():
             return pa.string()
         case dict() if depth < MAX_DEPTH:
             fields = Fields()
-            for name, each in value.items():
-                if is_allowed(name) and (found := type_of(each, depth + 1)) != NOTHING:
-                    fields.add(pa.field(name, found))
+            for name, member in value.items():
+                if is_allowed(name) and (kind := infer_type(member, depth + 1)) != NO_TYPE:
+                    fields.add(pa.field(name, kind))
             return _struct(fields)
         case list() if depth < MAX_DEPTH:
-            element = NOTHING
-            for each in value:
-                element = merged(element, type_of(each, depth + 1))
-            return NOTHING if element == NOTHING else pa.list_(pa.field("element", element))
+            element_type = NO_TYPE
+            for element in value:
+                element_type = merge_types(element_type, infer_type(element, depth + 1))
+            return NO_TYPE if element_type == NO_TYPE else pa.list_(pa.field("element", element_type))
         case _:
-            return NOTHING
+            return NO_TYPE
 
 
-def merged(known: pa.DataType, found: pa.DataType) -> pa.DataType:
-    """The type that holds both as far as it goes; where they do not go together, what is known stays."""
-    if found == NOTHING or known == found:
-        return known
-    if known == NOTHING:
-        return found
-    if pa.types.is_integer(known) and pa.types.is_floating(found):
+def merge_types(old: pa.DataType, new: pa.DataType) -> pa.DataType:
+    """Return a type for values of both types; if they are incompatible, the old one."""
+    if new == NO_TYPE or old == new:
+        return old
+    if old == NO_TYPE:
+        return new
+    if pa.types.is_integer(old) and pa.types.is_floating(new):
         return pa.float64()
-    if pa.types.is_struct(known) and pa.types.is_struct(found):
-        return _struct(merged_fields(list(known), list(found)))
-    if pa.types.is_list(known) and pa.types.is_list(found):
-        return pa.list_(pa.field("element", merged(known.value_type, found.value_type)))
-    return known
+    if pa.types.is_struct(old) and pa.types.is_struct(new):
+        return _struct(merge_fields(list(old), list(new)))
+    if pa.types.is_list(old) and pa.types.is_list(new):
+        return pa.list_(pa.field("element", merge_types(old.value_type, new.value_type)))
+    return old
 
 
 class Fields:
-    """Fields as they come together: the known ones, as wide as need be, and behind them those that are new."""
+    """A set of fields that grows: existing fields are widened, new ones are appended."""
 
-    def __init__(self, known: Iterable[pa.Field] = ()) -> None:
-        self._by_name = {field.name: field for field in known}
-        self._taken = {name.lower() for name in self._by_name}
+    def __init__(self, fields: Iterable[pa.Field] = ()) -> None:
+        self._by_name = {field.name: field for field in fields}
+        self._lower_names = {name.lower() for name in self._by_name}
 
-    def add(self, found: pa.Field) -> pa.Field | None:
-        """Take in a field; what it has become, or None if its name is taken by one of another case."""
-        known = self._by_name.get(found.name)
-        if known is None and found.name.lower() in self._taken:
+    def add(self, field: pa.Field) -> pa.Field | None:
+        """Add a field and return its merged form, or None if its name differs from another one only by case."""
+        old = self._by_name.get(field.name)
+        if old is None and field.name.lower() in self._lower_names:
             return None
-        self._taken.add(found.name.lower())
-        field = found if known is None else pa.field(found.name, merged(known.type, found.type))
-        self._by_name[found.name] = field
-        return field
+        self._lower_names.add(field.name.lower())
+        merged = field if old is None else pa.field(field.name, merge_types(old.type, field.type))
+        self._by_name[field.name] = merged
+        return merged
 
-    def put(self, field: pa.Field) -> None:
-        """Set one back."""
+    def restore(self, field: pa.Field) -> None:
+        """Replace a field by its earlier form."""
         self._by_name[field.name] = field
 
     def remove(self, name: str) -> None:
         del self._by_name[name]
-        self._taken.discard(name.lower())
+        self._lower_names.discard(name.lower())
 
     def get(self, name: str) -> pa.Field | None:
         return self._by_name.get(name)
@@ -101,45 +101,45 @@ class Fields:
         return iter(self._by_name.values())
 
 
-def merged_fields(known: Iterable[pa.Field], found: Iterable[pa.Field]) -> list[pa.Field]:
-    """The fields of two structs as those of one."""
-    fields = Fields(known)
-    for field in found:
+def merge_fields(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> list[pa.Field]:
+    """Merge the fields of two structs."""
+    fields = Fields(old)
+    for field in new:
         fields.add(field)
     return list(fields)
 
 
-def extended(schema: pa.Schema, found: Iterable[pa.Field], fixed: frozenset[str] = frozenset()) -> pa.Schema:
-    """A table's columns with what records were found to hold; `fixed` ones, and the record's own, never change."""
-    kept = {name.lower() for name in RESERVED | fixed}
+def extend_schema(schema: pa.Schema, new: Iterable[pa.Field], fixed: frozenset[str] = frozenset()) -> pa.Schema:
+    """Add new fields to a table's columns. Columns in `fixed` and the record's own columns never change."""
+    unchangeable = {name.lower() for name in RESERVED | fixed}
     fields = Fields(schema)
-    size = sum(leaves(field.type) for field in schema)
-    for field in found:
-        if field.name.lower() in kept or field.type == NOTHING:
+    size = sum(count_leaves(field.type) for field in schema)
+    for field in new:
+        if field.name.lower() in unchangeable or field.type == NO_TYPE:
             continue
         before = fields.get(field.name)
         after = fields.add(field)
         if after is None or after is before:
             continue
-        grown = size + leaves(after.type) - (leaves(before.type) if before else 0)
-        if grown <= MAX_COLUMNS:
-            size = grown
+        extended_size = size + count_leaves(after.type) - (count_leaves(before.type) if before else 0)
+        if extended_size <= MAX_COLUMNS:
+            size = extended_size
         elif before is None:
             fields.remove(field.name)
         else:
-            fields.put(before)
+            fields.restore(before)
     return pa.schema(list(fields))
 
 
-def leaves(found: pa.DataType) -> int:
-    """How many columns of a file a type takes."""
-    if pa.types.is_struct(found):
-        return sum(leaves(field.type) for field in found)
-    return leaves(found.value_type) if pa.types.is_list(found) else 1
+def count_leaves(kind: pa.DataType) -> int:
+    """Return the number of Parquet columns that a type needs."""
+    if pa.types.is_struct(kind):
+        return sum(count_leaves(field.type) for field in kind)
+    return count_leaves(kind.value_type) if pa.types.is_list(kind) else 1
 
 
 def needs_rewrite(before: pa.DataType, after: pa.DataType) -> bool:
-    """Whether files written before cannot be read under the later type: a type has changed, not only come."""
+    """Whether existing files cannot be read with the later type, because a type changed rather than appeared."""
     if before == after:
         return False
     if pa.types.is_struct(before) and pa.types.is_struct(after):
@@ -151,5 +151,5 @@ def needs_rewrite(before: pa.DataType, after: pa.DataType) -> bool:
 
 
 def _struct(fields: Iterable[pa.Field]) -> pa.DataType:
-    found = [field for field in fields if field.type != NOTHING]
-    return pa.struct(found) if found else NOTHING
+    typed = [field for field in fields if field.type != NO_TYPE]
+    return pa.struct(typed) if typed else NO_TYPE

@@ -1,13 +1,13 @@
-"""What a person must see to before a table goes on."""
+"""The errors of tables."""
 
 
 class TableError(Exception):
-    """Something about a table cannot go on by itself; the message says what, where and what to do."""
+    """A table needs an operator before it can continue; the message says what failed, why, and what to do."""
 
 
 class TransientTableError(Exception):
-    """A run ended by what may pass, such as a broker that is away; the next one goes on where the table is."""
+    """A run failed for a reason that may pass, such as an unreachable broker; the next run continues where it ended."""
 
 
-class Overtaken(TableError):
-    """Somebody else committed to the table what this run was about to: one of two runs must end."""
+class ConcurrentRunError(TableError):
+    """Another run committed the records that this run was about to commit; one of the two must end."""

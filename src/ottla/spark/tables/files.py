@@ -1,4 +1,4 @@
-"""Rows into Parquet files, in the folders of their partitions. Nobody reads a file before a commit names it."""
+"""Writes rows to Parquet files in the folders of their partitions. A file is invisible until a commit names it."""
 
 import io
 import uuid
@@ -9,54 +9,54 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 
-from ottla.spark.tables.partitioning import folder, groups
-from ottla.spark.tables.store import Layout, NewFile, conformed
+from ottla.spark.tables.partitioning import group_by_partition, partition_folder
+from ottla.spark.tables.store import Layout, NewFile, conform
 
 TARGET_BYTES: Final = 128 << 20
 _ROW_GROUP_BYTES: Final = 32 << 20
 _BUFFERED_BYTES: Final = 256 << 20
-"""What all partitions together may hold back."""
+"""The limit of buffered rows, for all partitions together."""
 
 
-def file_io(layout: Layout) -> FileIO:
-    """How the files of a layout are reached."""
+def open_file_io(layout: Layout) -> FileIO:
+    """Return the file system of a layout's folder."""
     return load_file_io(dict(layout.settings), layout.folder)
 
 
 class FilesWriter:
-    """The files of one task."""
+    """Writes the files of one task."""
 
     def __init__(self, layout: Layout, prefix: str, target_bytes: int = TARGET_BYTES) -> None:
         self._layout = layout
         self._prefix = prefix
         self._target_bytes = target_bytes
-        self._io = file_io(layout)
+        self._io = open_file_io(layout)
         self._stored = pa.schema([field for field in layout.schema if field.name not in layout.left_out])
         self._open: dict[tuple[Any, ...], _OpenFile] = {}
         self._done: list[NewFile] = []
 
     def write(self, table: pa.Table) -> None:
-        """Rows of the layout's columns."""
-        for values, rows in groups(self._layout.partitions, table):
+        """Write rows with the layout's columns."""
+        for values, rows in group_by_partition(self._layout.partitions, table):
             target = self._open.get(values)
             if target is None:
                 target = self._open[values] = _OpenFile(self._io, self._path(values), self._stored)
             target.add(rows)
             if target.size_bytes >= self._target_bytes:
                 self._finish(values)
-        while sum(each.buffered_bytes for each in self._open.values()) > _BUFFERED_BYTES:
+        while sum(file.buffered_bytes for file in self._open.values()) > _BUFFERED_BYTES:
             self._finish(max(self._open, key=lambda values: self._open[values].buffered_bytes))
 
     def finish(self) -> list[NewFile]:
-        """Close all; what was written."""
+        """Close all files and return them."""
         for values in list(self._open):
             self._finish(values)
         return self._done
 
     def abandon(self) -> None:
-        """Leave nothing."""
-        for each in self._open.values():
-            each.abandon()
+        """Close and delete all files."""
+        for open_file in self._open.values():
+            open_file.abandon()
         delete_files(self._io, (file.path for file in self._done))
         self._open, self._done = {}, []
 
@@ -64,12 +64,13 @@ class FilesWriter:
         self._done.append(self._open.pop(values).close(values))
 
     def _path(self, values: tuple[Any, ...]) -> str:
-        parts = [self._layout.folder, folder(self._layout.partitions, values), f"{self._prefix}-{uuid.uuid4()}.parquet"]
+        folder = partition_folder(self._layout.partitions, values)
+        parts = [self._layout.folder, folder, f"{self._prefix}-{uuid.uuid4()}.parquet"]
         return "/".join(part for part in parts if part)
 
 
 class _OpenFile:
-    """A file, and rows for it that are no row group yet."""
+    """A file that is being written, and the buffered rows of its next row group."""
 
     def __init__(self, file_io: FileIO, path: str, schema: pa.Schema) -> None:
         self._io = file_io
@@ -87,7 +88,7 @@ class _OpenFile:
         return self._written_bytes
 
     def add(self, rows: pa.Table) -> None:
-        columns = [conformed(rows.column(field.name), field.type) for field in self._schema]
+        columns = [conform(rows.column(field.name), field.type) for field in self._schema]
         self._rows.append(pa.table(columns, schema=self._schema))
         self.buffered_bytes += rows.nbytes
         self._count += rows.num_rows
@@ -121,13 +122,13 @@ class _OpenFile:
         self._rows, self.buffered_bytes = [], 0
 
 
-def metadata_of(file: NewFile) -> pq.FileMetaData:
-    """What the file's footer says."""
+def read_footer(file: NewFile) -> pq.FileMetaData:
+    """Return the metadata in the file's footer."""
     return pq.read_metadata(io.BytesIO(file.footer))
 
 
 def delete_files(file_io: FileIO, paths: Iterable[str]) -> int:
-    """Delete what is there of these; how many were."""
+    """Delete those of the files that exist, and return how many did."""
     count = 0
     for path in paths:
         try:

@@ -1,7 +1,7 @@
-"""What Delta and Parquet tables have in common: folders named for their partitions' values, as Hive does it.
+"""The layout that Delta and Parquet tables share: folders named after partition values, as in Hive.
 
-Columns that the layout is made of are not in the files: their values are in the folders' names and in the log. A
-transform's column (`_timestamp_day`) is the readers' alone; here it is taken away again.
+Files do not have the partition columns; their values are in the folders' names and in the log. The column of a
+transform (`_timestamp_day`) exists only for readers, so this code removes it when it reads.
 """
 
 from collections.abc import Sequence
@@ -10,28 +10,28 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ottla.spark.tables.files import metadata_of
+from ottla.spark.tables.files import read_footer
 from ottla.spark.tables.partitioning import Partition
 from ottla.spark.tables.record_columns import KEY
-from ottla.spark.tables.store import FileReader, Layout, NewFile, StoredFile, conformed_table
+from ottla.spark.tables.store import FileReader, Layout, NewFile, StoredFile, conform_table
 
 
 def extra_fields(schema: pa.Schema, partitions: Sequence[Partition]) -> list[pa.Field]:
-    """The columns that transforms add for readers."""
+    """Return the columns that transforms add for readers."""
     return [
-        pa.field(each.name, each.column_type(schema.field(each.column).type))
-        for each in partitions
-        if each.transform != "identity"
+        pa.field(partition.name, partition.column_type(schema.field(partition.column).type))
+        for partition in partitions
+        if partition.transform != "identity"
     ]
 
 
 def hive_layout(folder: str, schema: pa.Schema, partitions: tuple[Partition, ...]) -> Layout:
-    left_out = frozenset(each.column for each in partitions if each.transform == "identity")
+    left_out = frozenset(partition.column for partition in partitions if partition.transform == "identity")
     return Layout(folder, schema, partitions, left_out)
 
 
-class HiveFiles(FileReader):
-    """Reads by the columns' names, with what the folder's name says."""
+class HiveFileReader(FileReader):
+    """Reads files by column name, and adds the partition columns from the folder's values."""
 
     def __init__(self, schema: pa.Schema, partitions: tuple[Partition, ...]) -> None:
         self._schema = schema
@@ -40,18 +40,18 @@ class HiveFiles(FileReader):
     def read(self, file: StoredFile, columns: Sequence[str] | None = None) -> pa.Table:
         schema = self._schema if columns is None else pa.schema([self._schema.field(name) for name in columns])
         with pq.ParquetFile(file.path) as parquet:
-            there = [name for name in schema.names if name in parquet.schema_arrow.names]
-            table = parquet.read(columns=there)
-        for each, value in zip(self._partitions, file.partition, strict=True):
-            if each.transform == "identity" and each.column in schema.names:
-                kind = schema.field(each.column).type
-                table = table.append_column(each.column, pa.repeat(pa.scalar(value, kind), file.rows))
-        return conformed_table(table, schema)
+            stored = [name for name in schema.names if name in parquet.schema_arrow.names]
+            table = parquet.read(columns=stored)
+        for partition, value in zip(self._partitions, file.partition, strict=True):
+            if partition.transform == "identity" and partition.column in schema.names:
+                kind = schema.field(partition.column).type
+                table = table.append_column(partition.column, pa.repeat(pa.scalar(value, kind), file.rows))
+        return conform_table(table, schema)
 
 
 def key_bounds(file: NewFile) -> tuple[Any, Any]:
-    """The least and the greatest key, as the file's footer has them; None twice if it does not say."""
-    metadata = metadata_of(file)
+    """Return the smallest and the largest key by the file's footer, or None for both if it has no statistics."""
+    metadata = read_footer(file)
     least, greatest = [], []
     for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)

@@ -1,5 +1,8 @@
-"""Iceberg tables, by PyIceberg: any of its catalogs. Marks are in each snapshot's summary, so that a table that is
-rolled back to an earlier snapshot goes on from there."""
+"""Iceberg tables, by PyIceberg, in any of its catalogs.
+
+Each snapshot's summary has the table's marks, so a table that is rolled back to an earlier snapshot continues from
+there.
+"""
 
 import contextlib
 import time
@@ -32,7 +35,7 @@ from pyiceberg.types import PrimitiveType
 
 from ottla.spark.tables.evolution import needs_rewrite
 from ottla.spark.tables.failures import TableError
-from ottla.spark.tables.files import delete_files, metadata_of
+from ottla.spark.tables.files import delete_files, read_footer
 from ottla.spark.tables.marks import Marks, from_properties
 from ottla.spark.tables.partitioning import Partition, parse_partitions
 from ottla.spark.tables.record_columns import KEY
@@ -42,18 +45,18 @@ from ottla.spark.tables.store import (
     FileReader,
     Layout,
     NewFile,
-    State,
     Store,
     StoredFile,
+    TableState,
     Widening,
     canonical_schema,
-    conformed_table,
+    conform_table,
 )
 
 _NO_SNAPSHOT: Final = -1
 _PROPERTIES: Final = {
     "format-version": "2",
-    # A commit that lost a race is looked at again here: PyIceberg would add the same rows behind another run's.
+    # No retries: after a conflict PyIceberg would append the same rows after another run's. `Store.commit` decides.
     "commit.retry.num-retries": "0",
     "commit.manifest-merge.enabled": "true",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -62,7 +65,7 @@ _PROPERTIES: Final = {
 
 
 class IcebergStore(Store):
-    """One table in a catalog."""
+    """A table in an Iceberg catalog."""
 
     def __init__(self, catalog: Mapping[str, str], namespace: str, name: str) -> None:
         self._properties = dict(catalog)
@@ -78,13 +81,13 @@ class IcebergStore(Store):
             try:
                 properties = {"name": "ottla", **self._properties}
                 self._catalog = load_catalog(properties.pop("name"), **properties)
-            except Exception as error:  # whatever a catalog's library raises
-                raise TableError(f"the Iceberg catalog cannot be used: {error}; see --catalog") from error
+            except Exception as error:  # each catalog's library has its own errors
+                raise TableError(f"cannot open the Iceberg catalog: {error}; check --catalog") from error
         return self._catalog
 
     @property
     def table(self) -> Table:
-        """As it was when it was looked at last."""
+        """The table as of the last call of `state`."""
         if self._table is None:
             self._table = self.catalog.load_table(self._identifier)
         return self._table
@@ -98,31 +101,30 @@ class IcebergStore(Store):
         columns = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(schema))
         spec = PartitionSpec(
             *(
-                PartitionField(columns.find_field(each.column).field_id, 1000 + number, _transform(each), each.name)
-                for number, each in enumerate(partitions)
+                PartitionField(columns.find_field(part.column).field_id, 1000 + number, _transform(part), part.name)
+                for number, part in enumerate(partitions)
             )
         )
         self._table = self.catalog.create_table(self._identifier, columns, partition_spec=spec, properties=_PROPERTIES)
 
-    def state(self) -> State:
+    def state(self) -> TableState:
         self._table = self.catalog.load_table(self._identifier)
         snapshot = self._table.current_snapshot()
         version = _NO_SNAPSHOT if snapshot is None else snapshot.snapshot_id
-        return State(version, _columns(self._table.schema()), self._marks(snapshot))
+        return TableState(version, _columns(self._table.schema()), self._marks(snapshot))
 
     def _marks(self, snapshot: Snapshot | None) -> Marks | None:
-        """Those of the last snapshot that has any: others may have committed since, such as a compaction."""
-        at = snapshot
-        while at is not None:
-            found = from_properties(at.summary.additional_properties if at.summary else {})
-            if found is not None:
-                return found
-            parent = at.parent_snapshot_id
-            at = None if parent is None else self.table.snapshot_by_id(parent)
-            if at is None and parent is not None:
+        """Return the marks of the last snapshot that has any: another program may have committed since."""
+        while snapshot is not None:
+            marks = from_properties(snapshot.summary.additional_properties if snapshot.summary else {})
+            if marks is not None:
+                return marks
+            parent = snapshot.parent_snapshot_id
+            snapshot = None if parent is None else self.table.snapshot_by_id(parent)
+            if snapshot is None and parent is not None:
                 raise TableError(
-                    f"table {self.location}: no snapshot is left that says how far it has come; another program "
-                    "expired them. Drop the table and create it again"
+                    f"table {self.location}: its offsets are unknown, because another program expired all snapshots "
+                    "that have them. Drop the table and create it again"
                 )
         return None
 
@@ -143,17 +145,17 @@ class IcebergStore(Store):
         )
 
     def reader(self) -> FileReader:
-        return IcebergFiles(self.table.metadata.model_dump_json(), dict(self.table.io.properties))
+        return IcebergFileReader(self.table.metadata.model_dump_json(), dict(self.table.io.properties))
 
     def add_columns(self, schema: pa.Schema) -> None:
         with self.table.update_schema() as update:
             update.union_by_name(_pyarrow_to_schema_without_ids(schema))
 
     def widen(self, schema: pa.Schema) -> Widening:
-        """A column of another type is another column, with an id of its own, under the same name."""
+        """Prepare columns of other types. Each one becomes a new column id with the same name."""
         transaction = self.table.transaction()
-        known = {field.name: field.type for field in _columns(self.table.schema())}
-        changed = [field for field in schema if field.name in known and needs_rewrite(known[field.name], field.type)]
+        types = {field.name: field.type for field in _columns(self.table.schema())}
+        changed = [field for field in schema if field.name in types and needs_rewrite(types[field.name], field.type)]
         with transaction.update_schema(allow_incompatible_changes=True) as update:
             for field in changed:
                 update.delete_column((field.name,))
@@ -165,7 +167,7 @@ class IcebergStore(Store):
 
     def commit_once(
         self,
-        base: State,
+        base: TableState,
         marks: Marks,
         added: Sequence[NewFile],
         removed: Sequence[StoredFile],
@@ -189,25 +191,25 @@ class IcebergStore(Store):
     def expire(self, keep: int, older_than_s: float) -> Expired:
         self.state()
         latest_ms = (time.time() - older_than_s) * 1000
-        snapshots = sorted(self.table.metadata.snapshots, key=lambda each: each.timestamp_ms)
+        snapshots = sorted(self.table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms)
         protected = {ref.snapshot_id for ref in self.table.metadata.refs.values()}
         old = [
-            each
-            for each in snapshots[: len(snapshots) - keep]
-            if each.timestamp_ms < latest_ms and each.snapshot_id not in protected
+            snapshot
+            for snapshot in snapshots[: len(snapshots) - keep]
+            if snapshot.timestamp_ms < latest_ms and snapshot.snapshot_id not in protected
         ]
         if not old:
             return Expired(0, 0)
-        gone, read = set(old), _Manifests(self.table)
-        needed = {path for each in snapshots if each not in gone for path in read.paths(each)}
-        garbage = {path for each in old for path in read.paths(each)} - needed
-        self.table.maintenance.expire_snapshots().by_ids([each.snapshot_id for each in old]).commit()
+        expiring, manifests = set(old), _Manifests(self.table)
+        needed = {path for kept in snapshots if kept not in expiring for path in manifests.paths(kept)}
+        garbage = {path for snapshot in old for path in manifests.paths(snapshot)} - needed
+        self.table.maintenance.expire_snapshots().by_ids([snapshot.snapshot_id for snapshot in old]).commit()
         return Expired(len(old), delete_files(self.table.io, garbage))
 
     def every_file(self) -> set[str]:
         self.state()
-        read = _Manifests(self.table)
-        return {path for each in self.table.metadata.snapshots for path in read.paths(each)}
+        manifests = _Manifests(self.table)
+        return {path for snapshot in self.table.metadata.snapshots for path in manifests.paths(snapshot)}
 
     def snapshots(self) -> int:
         return len(self.table.metadata.snapshots)
@@ -220,25 +222,25 @@ class IcebergStore(Store):
 
 
 class _Manifests:
-    """Which files snapshots need. Most share most of their manifests, and each is read once."""
+    """Finds the files that snapshots need. Snapshots share most of their manifests, so each one is read once."""
 
     def __init__(self, table: Table) -> None:
         self._io = table.io
         self._read: dict[str, list[str]] = {}
 
     def paths(self, snapshot: Snapshot) -> set[str]:
-        found = {snapshot.manifest_list}
+        paths = {snapshot.manifest_list}
         for manifest in snapshot.manifests(self._io):
             path = manifest.manifest_path
             if path not in self._read:
                 entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
                 self._read[path] = [entry.data_file.file_path for entry in entries]
-            found |= {path, *self._read[path]}
-        return found
+            paths |= {path, *self._read[path]}
+        return paths
 
 
 class ScannedFile:
-    """A data file with the deletes of others that apply to it."""
+    """A data file with the delete files that apply to it."""
 
     def __init__(self, task: FileScanTask) -> None:
         self.file = task.file
@@ -248,8 +250,8 @@ class ScannedFile:
         return FileScanTask(self.file, delete_files=set(self.deletes))
 
 
-class IcebergFiles(FileReader):
-    """Reads by column ids, and without the rows that others have deleted."""
+class IcebergFileReader(FileReader):
+    """Reads files by column id, without the rows that delete files remove."""
 
     def __init__(self, metadata: str, settings: dict[str, str]) -> None:
         self._metadata = metadata
@@ -261,7 +263,7 @@ class IcebergFiles(FileReader):
         wanted = schema if columns is None else schema.select(*columns)
         file_io = load_file_io(self._settings, metadata.location)
         table = ArrowScan(metadata, file_io, wanted, AlwaysTrue()).to_table([file.handle.task()])
-        return conformed_table(table, _columns(wanted))
+        return conform_table(table, _columns(wanted))
 
 
 def _columns(schema: Schema) -> pa.Schema:
@@ -287,7 +289,7 @@ def _partitions(metadata: TableMetadata) -> tuple[Partition, ...]:
 def _data_file(metadata: TableMetadata, file: NewFile) -> DataFile:
     schema = metadata.schema()
     statistics = data_file_statistics_from_parquet_metadata(
-        metadata_of(file), compute_statistics_plan(schema, metadata.properties), parquet_path_to_id_mapping(schema)
+        read_footer(file), compute_statistics_plan(schema, metadata.properties), parquet_path_to_id_mapping(schema)
     )
     return DataFile.from_args(
         content=DataFileContent.DATA,

@@ -1,49 +1,51 @@
-"""Records' values into columns: JSON objects, read by Arrow where all is in order, and one by one where it is not.
+"""Reads JSON objects in record values into columns: by Arrow's reader, or one by one if it cannot read them.
 
-Both ways give the same. Arrow's reader takes a batch at a time and stops at the first surprise; then it is given each
-half, and so on, until few are left around what surprised it. Those are looked at one by one: what is no object goes to
-the dead letters, what does not fit its column is rescued.
+Both ways give the same result. Arrow's reader reads a whole batch and stops at the first irregular value. Then each
+half is read by itself, and so on, until few values are left. These are read one by one: values that are not objects
+become dead letters, and values that do not fit their column are rescued.
 """
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
-from ottla.spark.tables.declared import Misfit, day, is_written_as_text, moment
-from ottla.spark.tables.evolution import INT64, MAX_DEPTH, NOTHING, Fields, extended, is_allowed, type_of
+from ottla.spark.tables.declared_columns import TypeMismatch, is_text_in_json, parse_date, parse_timestamp
+from ottla.spark.tables.evolution import INT64, MAX_DEPTH, NO_TYPE, Fields, extend_schema, infer_type, is_allowed
 from ottla.spark.tables.record_columns import value_fields
 
 _WRAPPED: Final = "v"
 _FEW: Final = 64
 
 
-class Values(NamedTuple):
-    """What a batch of values is: rows and rescued texts, errors by row, and the columns that it takes to hold all."""
+class ParsedValues(NamedTuple):
+    """The rows of a batch of values, the rescued values as JSON, and the errors by row."""
 
     rows: pa.StructArray | None
-    """One a value, null where there is an error; None if the columns at hand do not do."""
+    """One row per value, null if it has an error; None if the table lacks columns for the values."""
     rescued: pa.Array
     errors: dict[int, str]
     wanted: pa.Schema
+    """The schema that the table needs for all values."""
 
 
-def read_values(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> Values:
-    """Values, none of them null, as rows of the schema's value columns. Columns that are `fixed` keep their types."""
-    found = read_by_arrow(values, schema, fixed)
-    if found is not None:
-        return found
+def read_values(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> ParsedValues:
+    """Read values, without nulls, as rows of the schema's value columns. Columns in `fixed` keep their types."""
+    parsed = read_by_arrow(values, schema, fixed)
+    if parsed is not None:
+        return parsed
     if len(values) <= _FEW:
         return read_one_by_one(values, schema, fixed)
     middle = len(values) // 2
     first = read_values(values[:middle], schema, fixed)
-    # What the first half has found spares the second a closer look. If that is more than the schema has, all of it is
-    # going to be read again.
+    # The second half is read with the columns of the first, which saves reading it one by one. If the first half needs
+    # more columns than the schema has, the whole batch is read again anyway.
     second = read_values(values[middle:], first.wanted, fixed)
-    return Values(
+    return ParsedValues(
         rows=pa.concat_arrays([first.rows, second.rows])
         if first.rows is not None and second.rows is not None
         else None,
@@ -53,25 +55,28 @@ def read_values(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> V
     )
 
 
-def read_by_arrow(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> Values | None:
-    """None if Arrow's reader finds anything that is not as it should be."""
-    own = value_fields(schema)
-    found = _parse(values, [pa.field(f.name, pa.string()) if is_written_as_text(f.type) else f for f in own])
-    if found is None:
+def read_by_arrow(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> ParsedValues | None:
+    """Read values by Arrow's reader; return None if any of them is irregular."""
+    columns = value_fields(schema)
+    parsed = _parse(values, [pa.field(f.name, pa.string()) if is_text_in_json(f.type) else f for f in columns])
+    if parsed is None:
         return None
     rescued = pa.nulls(len(values), pa.string())
     try:
-        strange = _new_fields(pa.struct(own), found.type, 0)
-        wanted = extended(schema, strange, fixed)
+        new_fields = _new_fields(pa.struct(columns), parsed.type, 0)
+        wanted = extend_schema(schema, new_fields, fixed)
         if wanted != schema:
-            return Values(None, rescued, {}, wanted)
-        if strange:
+            return ParsedValues(None, rescued, {}, wanted)
+        if new_fields:
             return None
-        members = [_as_declared(_only(pc.struct_field(found, [field.name]), field.type), field.type) for field in own]
-    except Misfit:
+        members = [
+            _convert_text(_drop_untyped(pc.struct_field(parsed, [column.name]), column.type), column.type)
+            for column in columns
+        ]
+    except TypeMismatch:
         return None
-    rows = pa.StructArray.from_arrays(members, fields=own) if own else _without_columns(len(values))
-    return Values(rows, rescued, {}, schema)
+    rows = pa.StructArray.from_arrays(members, fields=columns) if columns else _without_columns(len(values))
+    return ParsedValues(rows, rescued, {}, schema)
 
 
 def _parse(values: pa.Array, fields: list[pa.Field]) -> pa.StructArray | None:
@@ -88,185 +93,186 @@ def _parse(values: pa.Array, fields: list[pa.Field]) -> pa.StructArray | None:
                 unexpected_field_behavior="infer",
             ),
         )
-        # Lists of nothing but null come out of joint (Arrow 26).
+        # Arrow 26 returns inconsistent lists if they have nothing but nulls.
         table.validate()
     except pa.ArrowInvalid:
         return None
-    # Each value made one object at least: as many objects as values means one each.
+    # Each value gives at least one object, so equal counts mean that each value gives exactly one.
     if table.num_rows != len(values) or table.column_names != [_WRAPPED]:
         return None
-    found: pa.StructArray = pa.concat_arrays(table.column(0).chunks)
-    return None if found.null_count else found
+    objects: pa.StructArray = pa.concat_arrays(table.column(0).chunks)
+    return None if objects.null_count else objects
 
 
-def _new_fields(known: pa.DataType, found: pa.DataType, depth: int) -> list[pa.Field]:
-    """What a struct that was read has more than is known; raises Misfit where values must be looked at one by one."""
-    types = {field.name: field.type for field in known}
+def _new_fields(old: pa.DataType, parsed: pa.DataType, depth: int) -> list[pa.Field]:
+    """Return the fields that the old struct lacks; raise TypeMismatch if values must be read one by one to decide."""
+    types = {field.name: field.type for field in old}
     new = []
-    for field in found:
+    for field in parsed:
         if field.name not in types:
-            if (kind := _inferred(field.type, depth + 1)) != NOTHING:
+            if (kind := _column_type(field.type, depth + 1)) != NO_TYPE:
                 if not is_allowed(field.name):
-                    raise Misfit(field.name)
+                    raise TypeMismatch(field.name)
                 new.append(pa.field(field.name, kind))
-        elif inner := _new_within(types[field.name], field.type, depth + 1):
+        elif inner := _new_inner_fields(types[field.name], field.type, depth + 1):
             new.append(pa.field(field.name, inner))
     return new
 
 
-def _new_within(known: pa.DataType, found: pa.DataType, depth: int) -> pa.DataType | None:
-    if pa.types.is_struct(known):
-        members = _new_fields(known, found, depth)
+def _new_inner_fields(old: pa.DataType, parsed: pa.DataType, depth: int) -> pa.DataType | None:
+    if pa.types.is_struct(old):
+        members = _new_fields(old, parsed, depth)
         return pa.struct(members) if members else None
-    if pa.types.is_list(known):
-        element = _new_within(known.value_type, found.value_type, depth + 1)
+    if pa.types.is_list(old):
+        element = _new_inner_fields(old.value_type, parsed.value_type, depth + 1)
         return pa.list_(pa.field("element", element)) if element else None
     return None
 
 
-def _inferred(kind: pa.DataType, depth: int) -> pa.DataType:
-    """The type of a new column. Arrow takes whole numbers without end, and NaN, for fractions; we do not."""
+def _column_type(kind: pa.DataType, depth: int) -> pa.DataType:
+    """Return the type of a new column. Floats are ambiguous: Arrow reads NaN and large integers as floats, too."""
     if pa.types.is_floating(kind) or depth > MAX_DEPTH:
-        raise Misfit("needs a closer look")
+        raise TypeMismatch("ambiguous type")
     if pa.types.is_struct(kind):
-        members = [(field.name, _inferred(field.type, depth + 1)) for field in kind]
-        kept = [pa.field(name, each) for name, each in members if each != NOTHING]
-        if not all(is_allowed(field.name) for field in kept) or len({f.name.lower() for f in kept}) < len(kept):
-            raise Misfit("a name")
-        return pa.struct(kept) if kept else NOTHING
+        members = [(field.name, _column_type(field.type, depth + 1)) for field in kind]
+        typed = [pa.field(name, member) for name, member in members if member != NO_TYPE]
+        if not all(is_allowed(field.name) for field in typed) or len({f.name.lower() for f in typed}) < len(typed):
+            raise TypeMismatch("invalid name")
+        return pa.struct(typed) if typed else NO_TYPE
     if pa.types.is_list(kind):
-        element = _inferred(kind.value_type, depth + 1)
-        return NOTHING if element == NOTHING else pa.list_(pa.field("element", element))
+        element = _column_type(kind.value_type, depth + 1)
+        return NO_TYPE if element == NO_TYPE else pa.list_(pa.field("element", element))
     return pa.string() if pa.types.is_timestamp(kind) else kind
 
 
-def _only(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """An array without the members that say nothing; raises Misfit for numbers that JSON does not have."""
+def _drop_untyped(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Return the array without members that have no type; raise TypeMismatch for numbers that JSON does not have."""
     if pa.types.is_struct(kind):
         names = {field.name for field in array.type}
         members = [
-            _only(array.field(f.name), f.type) if f.name in names else pa.nulls(len(array), f.type) for f in kind
+            _drop_untyped(array.field(f.name), f.type) if f.name in names else pa.nulls(len(array), f.type)
+            for f in kind
         ]
         return pa.StructArray.from_arrays(members, fields=list(kind), mask=array.is_null())
     if pa.types.is_list(kind):
-        items = _only(array.flatten(), kind.value_type)
+        items = _drop_untyped(array.flatten(), kind.value_type)
         lengths = pc.fill_null(pc.list_value_length(array), 0)
         ends = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths).cast(pa.int32())])
         return pa.ListArray.from_arrays(ends, items, kind, mask=array.is_null())
     if pa.types.is_floating(kind) and not (pc.all(pc.is_finite(array), min_count=0).as_py()):
-        raise Misfit("no number")
+        raise TypeMismatch("not a JSON number")
     return array
 
 
-def _as_declared(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    if not is_written_as_text(kind):
+def _convert_text(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if not is_text_in_json(kind):
         return array
-    read = moment if pa.types.is_timestamp(kind) else day
-    coded = array.dictionary_encode()
-    return pa.array([read(text) for text in coded.dictionary.to_pylist()], kind).take(coded.indices)
+    parse: Callable[[Any], Any] = parse_timestamp if pa.types.is_timestamp(kind) else parse_date
+    encoded = array.dictionary_encode()
+    return pa.array([parse(text) for text in encoded.dictionary.to_pylist()], kind).take(encoded.indices)
 
 
 def _without_columns(count: int) -> pa.StructArray:
     return pa.array([{}] * count, pa.struct([]))
 
 
-def read_one_by_one(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> Values:
-    """The same, and for anything: this is what the rules are."""
-    objects, errors = _objects(values)
-    strange, seen = Fields(), set()
-    for each in objects:
-        if each is not None and (found := type_of(each)) not in seen:
-            seen.add(found)
-            for field in () if found == NOTHING else found:
-                strange.add(field)
-    wanted = extended(schema, strange, fixed)
+def read_one_by_one(values: pa.Array, schema: pa.Schema, fixed: frozenset[str]) -> ParsedValues:
+    """Read any values one by one. This defines the result that `read_by_arrow` must equal."""
+    objects, errors = _parse_objects(values)
+    new_fields, seen = Fields(), set()
+    for value in objects:
+        if value is not None and (inferred := infer_type(value)) not in seen:
+            seen.add(inferred)
+            for field in () if inferred == NO_TYPE else inferred:
+                new_fields.add(field)
+    wanted = extend_schema(schema, new_fields, fixed)
     if wanted != schema:
-        return Values(None, pa.nulls(len(values), pa.string()), errors, wanted)
+        return ParsedValues(None, pa.nulls(len(values), pa.string()), errors, wanted)
     kind = pa.struct(value_fields(schema))
     rows, rescued = [], []
-    for each in objects:
-        left: dict[str, Any] = {}
-        rows.append(None if each is None else _fit_struct(each, kind, "", left))
-        rescued.append(json.dumps(left) if left else None)
-    return Values(pa.array(rows, kind), pa.array(rescued, pa.string()), errors, schema)
+    for value in objects:
+        misfits: dict[str, Any] = {}
+        rows.append(None if value is None else _fit_struct(value, kind, "", misfits))
+        rescued.append(json.dumps(misfits) if misfits else None)
+    return ParsedValues(pa.array(rows, kind), pa.array(rescued, pa.string()), errors, schema)
 
 
-def _objects(values: pa.Array) -> tuple[list[dict[str, Any] | None], dict[int, str]]:
+def _parse_objects(values: pa.Array) -> tuple[list[dict[str, Any] | None], dict[int, str]]:
     objects: list[dict[str, Any] | None] = []
     errors: dict[int, str] = {}
     for row, value in enumerate(values.to_pylist()):
         try:
-            found = json.loads(value.decode(), parse_constant=_refuse)
+            parsed = json.loads(value.decode(), parse_constant=_reject_constant)
         except UnicodeDecodeError as error:
             errors[row] = f"the value is not UTF-8 at byte {error.start}"
         except RecursionError:
-            errors[row] = "the value is not JSON that can be read: it nests too deep"
+            errors[row] = "the value is nested too deeply"
         except ValueError as error:
             errors[row] = f"the value is not JSON: {error}"
         else:
-            if isinstance(found, dict):
-                objects.append(found)
+            if isinstance(parsed, dict):
+                objects.append(parsed)
                 continue
-            errors[row] = f"the value is JSON, but {_kind_of(found)} and not an object"
+            errors[row] = f"the value is not a JSON object, but {_describe_kind(parsed)}"
         objects.append(None)
     return objects, errors
 
 
-def _refuse(word: str) -> NoReturn:
+def _reject_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is not a number in JSON")
 
 
-def _kind_of(value: Any) -> str:
+def _describe_kind(value: Any) -> str:
     match value:
         case None:
             return "null"
         case bool():
-            return "a truth value"
+            return "a boolean"
         case int() | float():
             return "a number"
         case str():
-            return "a text"
+            return "a string"
         case _:
-            return "a list"
+            return "an array"
 
 
-def _fit(value: Any, kind: pa.DataType, path: str, left: dict[str, Any]) -> Any:
-    """A value as its column holds it; what it does not hold goes to `left`, and is null."""
+def _fit(value: Any, kind: pa.DataType, path: str, misfits: dict[str, Any]) -> Any:
+    """Return a value for its column. A value that does not fit goes to `misfits`, and its column is null."""
     if value is None:
         return None
     if pa.types.is_struct(kind) and isinstance(value, dict):
-        return _fit_struct(value, kind, f"{path}.", left)
+        return _fit_struct(value, kind, f"{path}.", misfits)
     try:
         return _fit_list(value, kind) if pa.types.is_list(kind) else _fit_scalar(value, kind)
-    except Misfit:
-        left[path] = value
+    except TypeMismatch:
+        misfits[path] = value
         return None
 
 
-def _fit_struct(value: dict[str, Any], kind: pa.DataType, prefix: str, left: dict[str, Any]) -> dict[str, Any]:
+def _fit_struct(value: dict[str, Any], kind: pa.DataType, prefix: str, misfits: dict[str, Any]) -> dict[str, Any]:
     types = {field.name: field.type for field in kind}
-    for name, each in value.items():
-        if name not in types and not _says_nothing(each):
-            left[prefix + name] = each
-    return {name: _fit(value.get(name), each, prefix + name, left) for name, each in types.items()}
+    for name, member in value.items():
+        if name not in types and not _is_untyped(member):
+            misfits[prefix + name] = member
+    return {name: _fit(value.get(name), member, prefix + name, misfits) for name, member in types.items()}
 
 
 def _fit_list(value: Any, kind: pa.DataType) -> list[Any]:
-    """A list fits as a whole or not at all."""
+    """Return a list for its column; raise TypeMismatch if any element does not fit."""
     if not isinstance(value, list):
-        raise Misfit("no list")
-    left: dict[str, Any] = {}
-    found = [_fit(each, kind.value_type, "", left) for each in value]
-    if left:
-        raise Misfit("an element")
-    return found
+        raise TypeMismatch("not a list")
+    misfits: dict[str, Any] = {}
+    elements = [_fit(element, kind.value_type, "", misfits) for element in value]
+    if misfits:
+        raise TypeMismatch("an element does not fit")
+    return elements
 
 
 def _fit_scalar(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_timestamp(kind):
-        return moment(value)
+        return parse_timestamp(value)
     if pa.types.is_date(kind):
-        return day(value)
+        return parse_date(value)
     if pa.types.is_boolean(kind):
         fits = isinstance(value, bool)
     elif pa.types.is_string(kind):
@@ -277,12 +283,12 @@ def _fit_scalar(value: Any, kind: pa.DataType) -> Any:
         try:
             value = float(value)
         except OverflowError:
-            raise Misfit("too large") from None
+            raise TypeMismatch("too large") from None
         fits = math.isfinite(value)
     else:
         fits = False
     if not fits:
-        raise Misfit("another type")
+        raise TypeMismatch("another type")
     return value
 
 
@@ -294,10 +300,10 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _says_nothing(value: Any) -> bool:
-    """Null, and lists and objects of nothing else."""
+def _is_untyped(value: Any) -> bool:
+    """Whether a value is null, or a list or object that has only nulls."""
     if isinstance(value, list):
-        return all(map(_says_nothing, value))
+        return all(map(_is_untyped, value))
     if isinstance(value, dict):
-        return all(map(_says_nothing, value.values()))
+        return all(map(_is_untyped, value.values()))
     return value is None

@@ -1,7 +1,7 @@
-"""What a table needs now and then: few large files instead of many small ones, and an end to old snapshots.
+"""Maintenance of tables: compaction of small files, expiry of old snapshots, and removal of orphan files.
 
-Small files of one partition are written anew as one when there are enough of them. That is a commit like any other, on
-the state that it was worked out from, and it changes no row.
+A compaction merges the small files of a partition once there are enough of them. It commits like a micro-batch, on the
+state that it has read, and changes no rows.
 """
 
 import os
@@ -14,79 +14,79 @@ from typing import Final, NamedTuple
 from ottla.spark.tables.files import TARGET_BYTES
 from ottla.spark.tables.store import Store, StoredFile
 from ottla.spark.tables.table_writer import TableWriter
-from ottla.spark.tables.tasks import Rewrite
+from ottla.spark.tables.tasks import RewriteTask
 
 SMALL: Final = 0.5
-"""A file below this share of the target is small."""
+"""A file smaller than this share of the target size is small."""
 _ORPHAN_AGE_S: Final = 86_400.0
 
 
-class Upkeep(NamedTuple):
-    """When something is done, and how much is kept."""
+class MaintenancePolicy(NamedTuple):
+    """When tables are compacted, and which snapshots are kept."""
 
     small_files: int = 16
-    """So many small files in a partition are made one."""
+    """A partition is compacted once it has this many small files."""
     keep_snapshots: int = 20
     snapshot_age_s: float = 3600.0
-    """Snapshots beyond those that are kept go when they are older."""
+    """Snapshots beyond `keep_snapshots` expire once they are older than this."""
     target_bytes: int = TARGET_BYTES
 
-    def after_batch(self, keeper: TableWriter, number: int) -> None:
-        """What a run does after its n-th batch."""
-        for store in (keeper.rows, keeper.dead_letters):
-            compacted = compact(keeper, store, self)
+    def maintain(self, writer: TableWriter, number: int) -> None:
+        """Do the maintenance that is due after a run's n-th batch."""
+        for store in (writer.rows, writer.dead_letters):
+            compacted = compact(writer, store, self)
             if compacted.before or number % self.keep_snapshots == 0:
                 store.expire(self.keep_snapshots, self.snapshot_age_s)
 
 
-class Compacted(NamedTuple):
-    """Files before and after."""
+class CompactionResult(NamedTuple):
+    """The number of compacted files before and after."""
 
     before: int = 0
     after: int = 0
 
 
-def compact(keeper: TableWriter, store: Store, upkeep: Upkeep) -> Compacted:
-    """Make few files of many small ones, where there are enough."""
+def compact(writer: TableWriter, store: Store, policy: MaintenancePolicy) -> CompactionResult:
+    """Merge the small files of each partition that has enough of them."""
     state = store.state()
     if state.marks is None:
-        return Compacted()
-    chosen = groups_of_small(store.files(), upkeep)
-    if not chosen:
-        return Compacted()
-    work = Rewrite(store.reader(), store.layout(), keeper.run, upkeep.target_bytes)
-    done = [each for each in keeper.engine.map(work, chosen) if each is not None]
-    added = [file for each in done for file in each.files]
-    removed = [file for each in done for file in each.removed]
+        return CompactionResult()
+    groups = group_small_files(store.files(), policy)
+    if not groups:
+        return CompactionResult()
+    work = RewriteTask(store.reader(), store.layout(), writer.run, policy.target_bytes)
+    results = [result for result in writer.engine.map(work, groups) if result is not None]
+    added = [file for result in results for file in result.files]
+    removed = [file for result in results for file in result.removed]
     store.commit(state, state.marks, added, removed)
-    return Compacted(len(removed), len(added))
+    return CompactionResult(len(removed), len(added))
 
 
-def groups_of_small(files: Sequence[StoredFile], upkeep: Upkeep) -> list[list[StoredFile]]:
-    """Which files are written together: small ones of a partition, up to the target's size."""
+def group_small_files(files: Sequence[StoredFile], policy: MaintenancePolicy) -> list[list[StoredFile]]:
+    """Return groups of files to merge: small files of one partition, up to the target size."""
     small: dict[tuple[object, ...], list[StoredFile]] = defaultdict(list)
     for file in files:
-        if file.size_bytes < upkeep.target_bytes * SMALL:
+        if file.size_bytes < policy.target_bytes * SMALL:
             small[file.partition].append(file)
-    found = []
+    groups = []
     for members in small.values():
-        if len(members) < upkeep.small_files:
+        if len(members) < policy.small_files:
             continue
         group: list[StoredFile] = []
         size = 0
-        for file in sorted(members, key=lambda each: each.path):
-            if group and size + file.size_bytes > upkeep.target_bytes:
-                found.append(group)
+        for file in sorted(members, key=lambda member: member.path):
+            if group and size + file.size_bytes > policy.target_bytes:
+                groups.append(group)
                 group, size = [], 0
             group.append(file)
             size += file.size_bytes
         if group:
-            found.append(group)
-    return [group for group in found if len(group) > 1]
+            groups.append(group)
+    return [group for group in groups if len(group) > 1]
 
 
 def remove_orphans(store: Store, age_s: float = _ORPHAN_AGE_S) -> int:
-    """Delete files of tasks and runs that died before a commit, when they are old enough; how many."""
+    """Delete old files that tasks wrote and no commit names; return how many."""
     folder = local_path(store.layout().folder)
     if folder is None:
         return 0
@@ -102,8 +102,8 @@ def remove_orphans(store: Store, age_s: float = _ORPHAN_AGE_S) -> int:
 
 
 def local_path(location: str) -> Path | None:
-    """Where a location is on this machine, if it is here at all."""
-    # PyIceberg takes what follows file:// as it is, without escapes.
+    """Return the path of a location on this machine, or None if it is elsewhere."""
+    # PyIceberg does not unescape the path after file://.
     if "://" in location and not location.startswith("file://"):
         return None
     return Path(os.path.normpath(location.removeprefix("file://")))

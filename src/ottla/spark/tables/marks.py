@@ -1,7 +1,7 @@
-"""How far a table has come: which records of which topic of which cluster are in it. Every commit carries this.
+"""The marks of a table's commits: the cluster, the topic and the offsets that the table has reached.
 
-A topic that was deleted and made anew has another id. Its offsets begin again, and mean other records: a run notices
-before it reads, and again before each commit.
+A recreated topic has another id, and its offsets start again. So a run compares the topic's id before it reads, and
+again before each commit.
 """
 
 import json
@@ -15,20 +15,20 @@ OFFSETS: Final = "ottla.offsets"
 
 
 class Marks(NamedTuple):
-    """What a commit says of where its rows come from."""
+    """The source of a table's rows, as stored with each commit."""
 
     cluster: str
     topic: str
     topic_id: str
     mode: str
-    """How the rows got in, and therefore what they are: every record ("append"), or the last of each key ("upsert")."""
+    """Which rows the table has: one for every record ("append"), or the last of each key ("upsert")."""
     offsets: Mapping[int, int]
-    """The next offset of each partition that was read."""
+    """The next offset of each partition."""
     topics: int = 1
-    """How many topics of that name the rows are of: more than one where a topic made anew was accepted."""
+    """The number of topics with this name in the table; accepting a recreated topic increases it."""
 
     def to_properties(self) -> dict[str, str]:
-        """As text, for a snapshot's summary or a commit's metadata."""
+        """Return the marks as properties, for a snapshot's summary or a commit's metadata."""
         return {
             f"{_PREFIX}cluster-id": self.cluster,
             f"{_PREFIX}topic": self.topic,
@@ -39,47 +39,47 @@ class Marks(NamedTuple):
         }
 
     def check(self, now: "Marks", table: str) -> None:
-        """Raise TableError if the topic is not the one that the table was made from."""
+        """Raise TableError if the cluster or the topic is not the one that the table was created from."""
         if self.cluster != now.cluster:
             raise TableError(
-                f"table {table!r} was made from cluster {self.cluster}, but the cluster there is {now.cluster} now. "
-                f"Was another one meant (--bootstrap-server)? {_way_on(table)}"
+                f"table {table!r}: the cluster id is {now.cluster}, but the table was created from {self.cluster}; "
+                f"check --bootstrap-server. {_remedies(table)}"
             )
         if self.topic_id != now.topic_id:
             raise TableError(
-                f"table {table!r}: topic {now.topic!r} was made anew. The table holds records of the one with id "
-                f"{self.topic_id}, now it is {now.topic_id}. {_way_on(table)}"
+                f"table {table!r}: topic {now.topic!r} was recreated. The table has records of the topic with id "
+                f"{self.topic_id}; the current id is {now.topic_id}. {_remedies(table)}"
             )
 
     def check_mode(self, mode: str, table: str) -> None:
-        """Raise TableError if rows that were appended cannot be told which of a key came last."""
+        """Raise TableError if the last row of each key cannot be determined, as a change to upsert requires."""
         if mode == "upsert" != self.mode and self.topics > 1:
             raise TableError(
-                f"table {table!r} holds rows of {self.topics} topics named {self.topic!r}, each with its own offsets: "
-                f"which row of a key is the last cannot be told any more. `ottla table drop {table}` and "
-                "`create --mode upsert` begin anew"
+                f"table {table!r} cannot change to upsert: it has rows of {self.topics} topics named {self.topic!r}, "
+                "whose offsets cannot be compared, so the last row of a key is unknown. To start over, run "
+                f"`ottla table drop {table}` and `ottla table create --mode upsert`"
             )
 
-    def advanced(self, offsets: Mapping[int, int]) -> "Marks":
+    def advance(self, offsets: Mapping[int, int]) -> "Marks":
         return self._replace(offsets={**self.offsets, **offsets})
 
 
-def from_properties(given: Mapping[str, str]) -> Marks | None:
-    """Marks, where a commit has them."""
-    if OFFSETS not in given:
+def from_properties(properties: Mapping[str, str]) -> Marks | None:
+    """Return the marks of a commit's properties, or None if it has none."""
+    if OFFSETS not in properties:
         return None
     return Marks(
-        cluster=given[f"{_PREFIX}cluster-id"],
-        topic=given[f"{_PREFIX}topic"],
-        topic_id=given[f"{_PREFIX}topic-id"],
-        mode=given[f"{_PREFIX}mode"],
-        offsets={int(number): offset for number, offset in json.loads(given[OFFSETS]).items()},
-        topics=int(given.get(f"{_PREFIX}topics", 1)),
+        cluster=properties[f"{_PREFIX}cluster-id"],
+        topic=properties[f"{_PREFIX}topic"],
+        topic_id=properties[f"{_PREFIX}topic-id"],
+        mode=properties[f"{_PREFIX}mode"],
+        offsets={int(number): offset for number, offset in json.loads(properties[OFFSETS]).items()},
+        topics=int(properties.get(f"{_PREFIX}topics", 1)),
     )
 
 
-def _way_on(table: str) -> str:
+def _remedies(table: str) -> str:
     return (
-        f"`ottla table alter {table} --accept-topic` keeps the rows that are there and goes on with this topic from "
-        f"its beginning; `ottla table drop {table}` and `create` begin anew"
+        f"To keep the rows and read this topic from its beginning, run `ottla table alter {table} --accept-topic`. "
+        f"To start over, run `ottla table drop {table}` and `ottla table create`"
     )

@@ -1,14 +1,15 @@
-"""Plain Parquet: a folder of files, and a log of which of them are the table.
+"""Plain Parquet tables: a folder of files, and a log that says which of them belong to the table.
 
-    data/…/*.parquet                        the files, in folders as Hive names them
-    _log/00000000000000000042.json          a state of the table: columns, files, and how far it has come
-    _symlink_format_manifest/manifest       the files of the last state, one a line, as Hive, Trino and Athena read it
+    data/…/*.parquet                        the files, in folders named as in Hive
+    _log/00000000000000000042.json          a state of the table: columns, files and marks
+    _symlink_format_manifest/manifest       the files of the last state, one per line, for Hive, Trino and Athena
 
-A state is whole: the file with the highest number says all. It is made under another name and linked to its own, which
-fails if that is there already: so of two who make the next state, one does. The manifest follows by a rename. Readers
-that list the folder instead see the table's files, and for a while those that are about to come or to go.
+A state is complete: the log file with the highest number describes the whole table. It is written under a temporary
+name and then linked to its own name. Linking fails if the name exists, so only one of two concurrent writers succeeds.
+The manifest is replaced by a rename afterwards. Readers that list the folder instead also see files that are about to
+be added or deleted.
 
-The folder is one of a file system that the driver and all tasks share.
+The driver and all tasks must share the file system of the folder.
 """
 
 import base64
@@ -24,17 +25,27 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from ottla.spark.tables.hive import HiveFiles, extra_fields, hive_layout, key_bounds
+from ottla.spark.tables.hive import HiveFileReader, extra_fields, hive_layout, key_bounds
 from ottla.spark.tables.marks import Marks, from_properties
 from ottla.spark.tables.partitioning import Partition
-from ottla.spark.tables.store import Conflict, Expired, FileReader, Layout, NewFile, State, Store, StoredFile, Widening
+from ottla.spark.tables.store import (
+    Conflict,
+    Expired,
+    FileReader,
+    Layout,
+    NewFile,
+    Store,
+    StoredFile,
+    TableState,
+    Widening,
+)
 
 _LOG: Final = "_log"
 _MANIFEST: Final = "_symlink_format_manifest"
 
 
 class ParquetStore(Store):
-    """One folder."""
+    """A table in a folder of Parquet files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,40 +57,40 @@ class ParquetStore(Store):
 
     def create(self, schema: pa.Schema, partitions: tuple[Partition, ...]) -> None:
         (self._folder / "data").mkdir(parents=True, exist_ok=True)
-        self._loaded = {"partitions": [list(each) for each in partitions]}
-        self._put(0, schema, None, [])
+        self._loaded = {"partitions": [list(partition) for partition in partitions]}
+        self._write_state(0, schema, None, [])
 
-    def state(self) -> State:
+    def state(self) -> TableState:
         newest = self._versions()[-1]
         self._loaded = json.loads(self._path(newest).read_text())
-        self._show_manifest()
-        return State(newest, self._schema, from_properties(self._loaded["marks"] or {}))
+        self._write_manifest()
+        return TableState(newest, self._schema, from_properties(self._loaded["marks"] or {}))
 
     def files(self) -> list[StoredFile]:
         return [
             StoredFile(
-                path=str(self._folder / each["path"]),
-                size_bytes=each["size"],
-                rows=each["rows"],
-                partition=tuple(map(_load_value, each["partition"])),
-                least_key=_load_value(each["least_key"]),
-                greatest_key=_load_value(each["greatest_key"]),
-                handle=each,
+                path=str(self._folder / entry["path"]),
+                size_bytes=entry["size"],
+                rows=entry["rows"],
+                partition=tuple(map(_load_value, entry["partition"])),
+                least_key=_load_value(entry["least_key"]),
+                greatest_key=_load_value(entry["greatest_key"]),
+                handle=entry,
             )
-            for each in self._loaded["files"]
+            for entry in self._loaded["files"]
         ]
 
     def layout(self) -> Layout:
         return self._layout_of(self._schema)
 
     def reader(self) -> FileReader:
-        return HiveFiles(self._schema, self._partitions)
+        return HiveFileReader(self._schema, self._partitions)
 
     def add_columns(self, schema: pa.Schema) -> None:
         while True:
             newest = self.state()
             try:
-                return self._put(newest.version + 1, schema, newest.marks, self._loaded["files"])
+                return self._write_state(newest.version + 1, schema, newest.marks, self._loaded["files"])
             except Conflict:
                 continue
 
@@ -88,25 +99,25 @@ class ParquetStore(Store):
 
     def commit_once(
         self,
-        base: State,
+        base: TableState,
         marks: Marks,
         added: Sequence[NewFile],
         removed: Sequence[StoredFile],
         widening: Widening | None,
     ) -> None:
-        gone = {file.path for file in removed}
-        kept = [each.handle for each in self.files() if each.path not in gone]
+        removed_paths = {file.path for file in removed}
+        kept = [file.handle for file in self.files() if file.path not in removed_paths]
         schema = widening.schema if widening else base.schema
-        self._put(base.version + 1, schema, marks, [*kept, *map(self._entry, added)])
+        self._write_state(base.version + 1, schema, marks, [*kept, *map(self._entry, added)])
         self._loaded = json.loads(self._path(base.version + 1).read_text())
-        self._show_manifest()
+        self._write_manifest()
 
     def expire(self, keep: int, older_than_s: float) -> Expired:
         versions = self._versions()
         limit_s = time.time() - older_than_s
-        old = [each for each in versions[: len(versions) - keep] if self._path(each).stat().st_mtime < limit_s]
-        garbage = {path for each in old for path in self._paths(each)}
-        garbage -= {path for each in versions if each not in old for path in self._paths(each)}
+        old = [version for version in versions[: len(versions) - keep] if self._path(version).stat().st_mtime < limit_s]
+        garbage = {path for version in old for path in self._paths(version)}
+        garbage -= {path for version in versions if version not in old for path in self._paths(version)}
         for version in old:
             self._path(version).unlink()
         for path in garbage:
@@ -128,7 +139,7 @@ class ParquetStore(Store):
 
     @property
     def _partitions(self) -> tuple[Partition, ...]:
-        return tuple(Partition(*each) for each in self._loaded["partitions"])
+        return tuple(Partition(*fields) for fields in self._loaded["partitions"])
 
     def _layout_of(self, schema: pa.Schema) -> Layout:
         return hive_layout(str(self._folder / "data"), schema, self._partitions)
@@ -140,7 +151,7 @@ class ParquetStore(Store):
         return self._folder / _LOG / f"{version:020d}.json"
 
     def _paths(self, version: int) -> set[str]:
-        return {str(self._folder / each["path"]) for each in json.loads(self._path(version).read_text())["files"]}
+        return {str(self._folder / entry["path"]) for entry in json.loads(self._path(version).read_text())["files"]}
 
     def _entry(self, file: NewFile) -> dict[str, Any]:
         least, greatest = key_bounds(file)
@@ -153,7 +164,9 @@ class ParquetStore(Store):
             "greatest_key": _dump_value(greatest),
         }
 
-    def _put(self, version: int, schema: pa.Schema, marks: Marks | None, files: Sequence[dict[str, Any]]) -> None:
+    def _write_state(
+        self, version: int, schema: pa.Schema, marks: Marks | None, files: Sequence[dict[str, Any]]
+    ) -> None:
         columns = [*schema, *extra_fields(schema, self._partitions)]
         content = {
             "version": version,
@@ -167,26 +180,26 @@ class ParquetStore(Store):
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{uuid.uuid4()}.draft")
         try:
-            _write_through(draft, json.dumps(content, indent=1))
-            # A link to a name that is taken fails, where a rename would put one state over another.
+            _write_durably(draft, json.dumps(content, indent=1))
+            # Linking fails if the name exists, whereas a rename would replace another writer's state.
             os.link(draft, path)
         except FileExistsError:
             raise Conflict from None
         finally:
             draft.unlink(missing_ok=True)
 
-    def _show_manifest(self) -> None:
+    def _write_manifest(self) -> None:
         path = self._folder / _MANIFEST / "manifest"
-        text = "".join(f"file://{self._folder / each['path']}\n" for each in self._loaded["files"])
+        text = "".join(f"file://{self._folder / entry['path']}\n" for entry in self._loaded["files"])
         if path.exists() and path.read_text() == text:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{uuid.uuid4()}.draft")
-        _write_through(draft, text)
+        _write_durably(draft, text)
         draft.replace(path)
 
 
-def _write_through(path: Path, text: str) -> None:
+def _write_durably(path: Path, text: str) -> None:
     with path.open("w") as file:
         file.write(text)
         file.flush()

@@ -1,7 +1,7 @@
-"""How a table's files are laid out: `day(_timestamp)`, `bucket(16, _key)`, `country`.
+"""Partitioning of tables by transforms of columns: `day(_timestamp)`, `bucket(16, _key)`, `country`.
 
-Iceberg keeps the transform and hides it from readers. Delta and Parquet know plain columns only: there each transform
-but the identity is a column of its own, such as `_timestamp_day`, and a folder for each of its values.
+Iceberg stores the transform and hides it from readers. Delta and Parquet have only plain columns, so each transform
+except the identity gets a column, such as `_timestamp_day`, and each of its values a folder.
 """
 
 import re
@@ -24,7 +24,7 @@ _MICROSECONDS: Final = {"hour": 3_600_000_000, "day": 86_400_000_000}
 
 
 class Partition(NamedTuple):
-    """One transform of one column."""
+    """A transform of a column."""
 
     transform: str
     column: str
@@ -32,7 +32,7 @@ class Partition(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the partition's field, and of its column where it has one."""
+        """The name of the partition's field, and of its column if it has one."""
         return self.column if self.transform == "identity" else f"{self.column}_{self.transform}"
 
     def __str__(self) -> str:
@@ -41,27 +41,27 @@ class Partition(NamedTuple):
         return f"{self.transform}({'' if self.argument is None else f'{self.argument}, '}{self.column})"
 
     def values(self, array: pa.Array) -> pa.Array:
-        """Its value for each row, as Iceberg has them: days, hours, months and years since 1970."""
+        """Return the transform's value for each row, as in Iceberg: days, hours, months and years since 1970."""
         if self.transform == "identity":
             return array
         if self.transform in TIMES:
             return _since_1970(array, self.transform)
         apply = self._function(array.type)
-        coded = array.dictionary_encode()
-        numbers = coded.dictionary
-        if pa.types.is_timestamp(numbers.type):
-            numbers = numbers.cast(pa.int64())
-        elif pa.types.is_date(numbers.type):
-            numbers = numbers.cast(pa.int32())
+        encoded = array.dictionary_encode()
+        distinct = encoded.dictionary
+        if pa.types.is_timestamp(distinct.type):
+            distinct = distinct.cast(pa.int64())
+        elif pa.types.is_date(distinct.type):
+            distinct = distinct.cast(pa.int32())
         result = array.type if self.transform == "truncate" else pa.int32()
-        return pa.array([apply(each) for each in numbers.to_pylist()], result).take(coded.indices)
+        return pa.array([apply(value) for value in distinct.to_pylist()], result).take(encoded.indices)
 
     def _function(self, source: pa.DataType) -> Callable[[Any], Any]:
-        """Iceberg's own, for every format. Imported when it is used: commands that only look do not wait for it."""
+        """Return Iceberg's function for the transform. The slow import is here because read-only commands skip it."""
         from pyiceberg import types
         from pyiceberg.transforms import BucketTransform, TruncateTransform
 
-        assert self.argument is not None, "checked when it was parsed"
+        assert self.argument is not None, "the parser requires it"
         kind: types.PrimitiveType = types.LongType()
         if pa.types.is_timestamp(source):
             kind = types.TimestamptzType()
@@ -76,7 +76,7 @@ class Partition(NamedTuple):
         return TruncateTransform(self.argument).transform(kind)
 
     def column_type(self, source: pa.DataType) -> pa.DataType:
-        """The type of its column in formats that have no transforms."""
+        """Return the type of the partition's column in formats without transforms."""
         match self.transform:
             case "identity" | "truncate":
                 return source
@@ -87,8 +87,8 @@ class Partition(NamedTuple):
             case _:
                 return pa.int32()
 
-    def shown(self, value: Any) -> Any:
-        """A value of `values` as its column has it."""
+    def to_column_value(self, value: Any) -> Any:
+        """Convert a transform's value to the value of the partition's column."""
         if value is None:
             return None
         match self.transform:
@@ -105,29 +105,29 @@ class Partition(NamedTuple):
 
 
 def parse_partitions(texts: Sequence[str], types: dict[str, pa.DataType]) -> tuple[Partition, ...]:
-    """The layout that was asked for, of columns of these types; raises TableError that names what is wrong."""
-    found: list[Partition] = []
+    """Parse partitions of columns with these types; raise TableError for the first one that is wrong."""
+    partitions: list[Partition] = []
     for text in texts:
         match = _SHAPE.fullmatch(text.strip())
         if match is None:
-            raise TableError(f"partition {text!r} is not understood; it can be {_HINT}")
+            raise TableError(f"partition {text!r} is not valid; use {_HINT}")
         transform, argument, column, bare = match.groups()
         partition = Partition(transform or "identity", column or bare, int(argument) if argument else None)
         if partition.column == "timestamp" and "timestamp" not in types:
             partition = partition._replace(column=TIMESTAMP)
         _check(partition, text, types)
-        if partition.name in (each.name for each in found):
-            raise TableError(f"partition {text!r} is there twice")
-        found.append(partition)
-    return tuple(found)
+        if partition.name in (earlier.name for earlier in partitions):
+            raise TableError(f"partition {text!r} is given twice; remove one")
+        partitions.append(partition)
+    return tuple(partitions)
 
 
 def _check(partition: Partition, text: str, types: dict[str, pa.DataType]) -> None:
     kind = types.get(partition.column)
     if kind is None:
         raise TableError(
-            f"partition {text!r}: column {partition.column!r} is not known beforehand; --column "
-            f"{partition.column}=TYPE declares it (known are {', '.join(types)})"
+            f"partition {text!r}: there is no column {partition.column!r} before records are read; declare it by "
+            f"--column {partition.column}=TYPE, or use one of {', '.join(types)}"
         )
     is_time = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
     match partition.transform:
@@ -140,32 +140,35 @@ def _check(partition: Partition, text: str, types: dict[str, pa.DataType]) -> No
         case "truncate":
             fits = pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind)
         case _:
-            raise TableError(f"partition {text!r}: there is no transform {partition.transform!r}; it can be {_HINT}")
+            raise TableError(f"partition {text!r}: there is no transform {partition.transform!r}; use {_HINT}")
     if not fits:
-        raise TableError(f"partition {text!r}: {partition.transform} does not go with a column of type {kind}")
+        raise TableError(
+            f"partition {text!r}: {partition.transform} does not accept a column of type {kind}; use another transform "
+            "or column"
+        )
     if (partition.argument is None) == (partition.transform in ("bucket", "truncate")) or partition.argument == 0:
-        raise TableError(f"partition {text!r} is not understood; it can be {_HINT}")
+        raise TableError(f"partition {text!r} is not valid; use {_HINT}")
 
 
-def groups(partitions: Sequence[Partition], table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-    """The rows of each partition, under its values."""
+def group_by_partition(partitions: Sequence[Partition], table: pa.Table) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
+    """Yield the values and the rows of each partition."""
     if not partitions:
         if table.num_rows:
             yield (), table
         return
-    columns = {f"p{n}": each.values(whole(table.column(each.column))) for n, each in enumerate(partitions)}
+    columns = {f"p{n}": part.values(combine_chunks(table.column(part.column))) for n, part in enumerate(partitions)}
     keys = pa.table({**columns, "row": pa.array(range(table.num_rows), pa.int64())})
     for values in keys.group_by(list(columns), use_threads=False).aggregate([("row", "list")]).to_pylist():
         yield tuple(values[name] for name in columns), table.take(pa.array(values["row_list"], pa.int64()))
 
 
-def folder(partitions: Sequence[Partition], values: Sequence[Any]) -> str:
-    """The folder of a partition, as Hive names it: `country=SE/_timestamp_day=2026-11-15`."""
-    parts = [f"{each.name}={as_text(each.shown(value))}" for each, value in zip(partitions, values, strict=True)]
-    return "/".join(parts)
+def partition_folder(partitions: Sequence[Partition], values: Sequence[Any]) -> str:
+    """Return the folder of a partition, named as in Hive: `country=SE/_timestamp_day=2026-11-15`."""
+    pairs = zip(partitions, values, strict=True)
+    return "/".join(f"{partition.name}={_format_value(partition.to_column_value(value))}" for partition, value in pairs)
 
 
-def as_text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None:
         return "__HIVE_DEFAULT_PARTITION__"
     if isinstance(value, bytes):
@@ -175,8 +178,8 @@ def as_text(value: Any) -> str:
     return quote(str(value).lower() if isinstance(value, bool) else str(value), safe=" -.")
 
 
-def whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
+def combine_chunks(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as a single array."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
@@ -190,6 +193,6 @@ def _since_1970(array: pa.Array, unit: str) -> pa.Array:
         return array.cast(pa.int32())
     number = array.cast(pa.int64())
     size = _MICROSECONDS[unit]
-    # Division goes towards nought, but days before 1970 go down.
+    # Integer division rounds towards zero, but hours and days before 1970 must round down.
     down = pc.divide(pc.subtract(number, pc.if_else(pc.less(number, 0), size - 1, 0)), size)
     return down.cast(pa.int32())

@@ -1,7 +1,7 @@
-"""Tables kept in step with their topics: the driver plans a micro-batch, tasks write files of it, the driver commits.
+"""Queries that follow topics with tables: the driver plans a micro-batch, tasks write its files, the driver commits.
 
-How far a table has come is in the table. So a run begins there, and needs no checkpoint of its own: there is nothing
-that a checkpoint could know better, or worse.
+The table's last commit has the offsets that it has reached. A run starts there, so it needs no checkpoint that could
+disagree with the table.
 """
 
 import json
@@ -21,25 +21,26 @@ from ottla.spark.connector.range_reader import DataLost
 from ottla.spark.connector.read_options import parse_read_options
 from ottla.spark.tables.definition import Definition, TableHome
 from ottla.spark.tables.failures import TableError, TransientTableError
-from ottla.spark.tables.maintenance import Upkeep, remove_orphans
+from ottla.spark.tables.maintenance import MaintenancePolicy, remove_orphans
 from ottla.spark.tables.record_columns import value_fields
-from ottla.spark.tables.spark import SparkBatch, SparkEngine
-from ottla.spark.tables.table_writer import Done, TableWriter, source_options
+from ottla.spark.tables.spark_engine import SparkBatch, SparkEngine
+from ottla.spark.tables.table_writer import BatchResult, TableWriter, source_options
 
 _RECORDS: Final = {"append": 5_000_000, "upsert": 500_000}
-"""Records of a batch. A task that keeps the last of each key holds all of its share in memory; else it holds little."""
+"""The most records of a batch. In upsert mode a task holds its whole share in memory, in append mode only a part."""
 _FIRST_RECORDS: Final = 10_000
-"""Records of a new table's first batch, which is read twice: it finds the columns."""
-_OUR_WORDS: Final = re.compile(r"ottla\.[\w.]*?(\w+): ([^\n]+)")
-_LASTING: Final = ("DataLost", "OptionError", "TableError", "CorruptMessage")
-"""Failures that no second attempt helps with."""
+"""The most records of a new table's first batch. It is read twice, because it defines the columns."""
+_OTTLA_ERROR: Final = re.compile(r"ottla\.[\w.]*?(\w+): ([^\n]+)")
+"""An error of Ottla's in the text of one of Spark's: the class and the message."""
+_PERMANENT: Final = ("DataLost", "OptionError", "TableError", "CorruptMessage")
+"""Classes of errors that a retry cannot fix."""
 _PAUSES_S: Final = (1.0, 5.0, 15.0, 60.0)
 _STOP_S: Final = 0.2
 _STOP_TIMEOUT_S: Final = 30.0
 
 
 class TableQuery:
-    """Keeps one table, in a thread of its own. It ends when the topic is read, or goes on at an interval."""
+    """Follows a topic with one table, in its own thread: once to the current end, or repeatedly at an interval."""
 
     def __init__(
         self,
@@ -50,8 +51,8 @@ class TableQuery:
         max_records: int | None = None,
         interval_s: float | None,
         skip_lost: bool = False,
-        upkeep: Upkeep,
-        told: Callable[[Definition, Done], None],
+        maintenance: MaintenancePolicy,
+        on_batch: Callable[[Definition, BatchResult], None],
     ) -> None:
         self.definition = definition
         self._session = session
@@ -59,11 +60,11 @@ class TableQuery:
         self._max_records = max_records or _RECORDS[definition.mode]
         self._interval_s = interval_s
         self._skip_lost = skip_lost
-        self._upkeep = upkeep
-        self._told = told
+        self._maintenance = maintenance
+        self._on_batch = on_batch
         self._failure: Exception | None = None
         self._batches = 0
-        self._keeper: TableWriter | None = None
+        self._writer: TableWriter | None = None
         self._thread: InheritableThread | None = None
         self._stopping = threading.Event()
 
@@ -72,10 +73,10 @@ class TableQuery:
         return self._interval_s is None
 
     def start(self) -> None:
-        """Begin where the table is; raises TableError if it cannot go on."""
-        keeper = TableWriter(self._home, self.definition, SparkEngine(self._session))
-        starts = keeper.starts(keeper.open())
-        for store in (keeper.rows, keeper.dead_letters):
+        """Start at the table's offsets; raise TableError if the table cannot continue."""
+        writer = TableWriter(self._home, self.definition, SparkEngine(self._session))
+        starts = writer.start_offsets(writer.open())
+        for store in (writer.rows, writer.dead_letters):
             remove_orphans(store)
         options = {
             "kafka.group.id": f"ottla-table-{self.definition.name}",
@@ -83,15 +84,15 @@ class TableQuery:
             "startingOffsets": json.dumps({self.definition.topic: starts}),
             "failOnDataLoss": str(not self._skip_lost).lower(),
         }
-        self._failure, self._batches, self._keeper = None, 0, keeper
+        self._failure, self._batches, self._writer = None, 0, writer
         self._stopping.clear()
-        self._thread = InheritableThread(self._keep, args=(keeper, options), daemon=True, session=self._session)
+        self._thread = InheritableThread(self._run, args=(writer, options), daemon=True, session=self._session)
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether the query has ended; raises what it ended by."""
+        """Wait; return whether the query has ended, or raise the error that ended it."""
         assert self._thread is not None, "it was started"
-        assert self._keeper is not None, "it was started"
+        assert self._writer is not None, "it was started"
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             return False
@@ -99,16 +100,16 @@ class TableQuery:
         failure = self._failure
         if failure is None:
             return True
-        passes = isinstance(failure, ApiError) and not isinstance(failure, UnknownTopicOrPartition)
-        if not (passes or isinstance(failure, TableError)):
-            # Offsets that are not there may be those of a topic that is not there any more.
-            self._keeper.check_topic()
-        raise _in_plain_words(self.definition, failure) from failure
+        may_pass = isinstance(failure, ApiError) and not isinstance(failure, UnknownTopicOrPartition)
+        if not (may_pass or isinstance(failure, TableError)):
+            # If the topic was deleted or recreated, that error is more useful than one about its offsets.
+            self._writer.check_topic()
+        raise _simplify_error(self.definition, failure) from failure
 
     def stop(self) -> None:
-        """End the query; a batch that is under way is not committed, unless its commit is.
+        """End the query. A batch in progress is discarded, unless its commit has begun.
 
-        A thread that waits for a broker for too long is left behind. Without Spark it commits nothing any more.
+        A thread that waits too long for a broker is abandoned; after the session has stopped it cannot commit.
         """
         self._stopping.set()
         thread, self._thread = self._thread, None
@@ -119,27 +120,27 @@ class TableQuery:
 
     @property
     def _tag(self) -> str:
-        assert self._keeper is not None, "it was started"
-        return f"ottla-table-{self.definition.name}-{self._keeper.run}"
+        assert self._writer is not None, "it was started"
+        return f"ottla-table-{self.definition.name}-{self._writer.run}"
 
-    def _keep(self, keeper: TableWriter, options: Mapping[str, str]) -> None:
+    def _run(self, writer: TableWriter, options: Mapping[str, str]) -> None:
         try:
             self._session.addTag(self._tag)
-            self._follow(keeper, options)
-        except Exception as error:  # noqa: BLE001  # raised where the query is waited for
+            self._follow(writer, options)
+        except Exception as error:  # noqa: BLE001  # `wait` raises it
             self._failure = error
 
-    def _follow(self, keeper: TableWriter, options: Mapping[str, str]) -> None:
+    def _follow(self, writer: TableWriter, options: Mapping[str, str]) -> None:
         planner = StreamPlanner(parse_read_options(options, streaming=True))
         position = planner.initial()
         if self._interval_s is None:
             planner.fix_target()
         while not self._stopping.is_set():
             began_s = time.monotonic()
-            stop = planner.next_end(position, self._most(keeper), waits=False)
+            stop = planner.next_end(position, self._batch_limit(writer), waits=False)
             ranges = planner.plan(position, stop)
             if ranges:
-                self._take(keeper, SparkBatch(self._session, options, ranges))
+                self._write(writer, SparkBatch(self._session, options, ranges))
             position = stop
             if self._interval_s is None:
                 if not ranges:
@@ -147,40 +148,40 @@ class TableQuery:
             elif not ranges or stop == planner.latest():
                 self._stopping.wait(max(self._interval_s - (time.monotonic() - began_s), 0))
 
-    def _most(self, keeper: TableWriter) -> int:
-        is_new = not self._batches and not value_fields(keeper.rows.state().schema)
+    def _batch_limit(self, writer: TableWriter) -> int:
+        is_new = not self._batches and not value_fields(writer.rows.state().schema)
         return min(self._max_records, _FIRST_RECORDS) if is_new else self._max_records
 
-    def _take(self, keeper: TableWriter, batch: SparkBatch) -> None:
-        done = keeper.take(batch)
-        self._told(self.definition, done)
+    def _write(self, writer: TableWriter, batch: SparkBatch) -> None:
+        result = writer.write(batch)
+        self._on_batch(self.definition, result)
         self._batches += 1
-        self._upkeep.after_batch(keeper, self._batches)
+        self._maintenance.maintain(writer, self._batches)
 
 
-def _in_plain_words(definition: Definition, error: Exception) -> Exception:
-    """What went wrong, on the driver or in a task: our own words among those of Spark."""
+def _simplify_error(definition: Definition, error: Exception) -> Exception:
+    """Return an error with Ottla's own message, which Spark wraps if it comes from a task."""
     if isinstance(error, TableError | TransientTableError | ApiError):
         return error
-    said = [(type(error).__name__, str(error))] if isinstance(error, DataLost | OptionError) else []
-    said = said or _OUR_WORDS.findall(str(error))
-    kind, words = said[-1] if said else ("", (str(error).splitlines() or [type(error).__name__])[0])
-    told = f"table {definition.name!r}: {words.strip()}".replace("failOnDataLoss=false", "--skip-lost")
-    return TableError(told) if kind in _LASTING else TransientTableError(told)
+    own = [(type(error).__name__, str(error))] if isinstance(error, DataLost | OptionError) else []
+    own = own or _OTTLA_ERROR.findall(str(error))
+    kind, text = own[-1] if own else ("", (str(error).splitlines() or [type(error).__name__])[0])
+    message = f"table {definition.name!r}: {text.strip()}".replace("set failOnDataLoss=false", "use --skip-lost")
+    return TableError(message) if kind in _PERMANENT else TransientTableError(message)
 
 
-def keep_tables(queries: Sequence[TableQuery], complain: Callable[[str], None]) -> None:
-    """Run queries until all have ended; then raise what one of them ended by, if any did.
+def run_queries(queries: Sequence[TableQuery], report_error: Callable[[str], None]) -> None:
+    """Run queries until all have ended, then raise the first permanent error.
 
-    One table's trouble is not another's. A query that goes on for good is started again after what may pass.
+    An error of one query does not affect the others. A query with an interval is restarted after a transient error.
     """
     failures = dict.fromkeys(queries, 0)
     due = dict.fromkeys(queries, 0.0)
     running: list[TableQuery] = []
-    given_up: list[Exception] = []
+    permanent_errors: list[Exception] = []
     try:
         while running or due:
-            for query in [*running, *(each for each, at in due.items() if at <= time.monotonic())]:
+            for query in [*running, *(waiting for waiting, start_s in due.items() if start_s <= time.monotonic())]:
                 try:
                     if query in due:
                         del due[query]
@@ -188,22 +189,22 @@ def keep_tables(queries: Sequence[TableQuery], complain: Callable[[str], None]) 
                         running.append(query)
                     elif query.wait(0.2 / len(running)):
                         running.remove(query)
-                except Exception as error:  # noqa: BLE001  # told at once, or raised at the end
+                except Exception as error:  # noqa: BLE001  # reported now, or raised at the end
                     if query in running:
                         running.remove(query)
                     if query.ends_by_itself or isinstance(error, TableError | OptionError):
-                        given_up.append(error)
+                        permanent_errors.append(error)
                         if len(queries) > 1:
-                            complain(str(error))
+                            report_error(str(error))
                         continue
                     pause_s = _PAUSES_S[min(failures[query], len(_PAUSES_S) - 1)]
                     failures[query] += 1
                     due[query] = time.monotonic() + pause_s
-                    complain(f"{query.definition.name}: {error}; it is tried again in {pause_s:g} s")
+                    report_error(f"{query.definition.name}: {error}; retrying in {pause_s:g} s")
             if not running and due:
                 time.sleep(0.1)
     finally:
         for query in queries:
             query.stop()
-    if given_up:
-        raise given_up[0]
+    if permanent_errors:
+        raise permanent_errors[0]

@@ -1,13 +1,13 @@
-"""The columns that every table has, whatever its records hold: where a row comes from, and what did not fit.
+"""The columns that every table has: where a row comes from, and the values that do not fit their columns.
 
-_key        the record's key, as text or as bytes
-_partition  where the record is in its topic
-_offset
-_timestamp  the record's time
-_deleted    whether it is a tombstone (only in append mode: upsert takes the row away)
+_key        the record's key, as text or bytes
+_partition  the record's partition
+_offset     the record's offset
+_timestamp  the record's timestamp
+_deleted    whether the record is a tombstone (only in append mode; in upsert mode it deletes the row)
 _rescued    values that do not fit their columns, as JSON by path
 
-A table that keeps values as they came has one more, `value`, and that is all.
+A table with values stored as bytes has only one more column, `value`.
 """
 
 from typing import Final
@@ -36,11 +36,11 @@ DEAD_LETTERS: Final = pa.schema(
         ("value", pa.binary()),
     ]
 )
-"""The side table of records that can be no row, bytes as they came."""
+"""The columns of the dead-letter table, for records that cannot become rows; key and value are the original bytes."""
 
 
 def record_fields(key: str) -> list[pa.Field]:
-    """The first columns of a table whose keys are "string" or "binary"."""
+    """Return the first columns of a table whose keys are "string" or "binary"."""
     return [
         pa.field(KEY, KEY_TYPES[key]),
         pa.field(PARTITION, pa.int32()),
@@ -55,5 +55,5 @@ RESERVED: Final = frozenset(field.name for field in record_fields("string"))
 
 
 def value_fields(schema: pa.Schema) -> list[pa.Field]:
-    """The columns that come from the records' values."""
+    """Return the columns that come from record values."""
     return [field for field in schema if field.name not in RESERVED]

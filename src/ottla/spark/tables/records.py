@@ -1,4 +1,4 @@
-"""Records into rows: columns of where they come from, columns of what they hold, and those that can be no row."""
+"""Turns records into rows, and records that cannot become rows into dead letters."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from ottla.spark.connector.columns import TYPES
 from ottla.spark.tables.json_rows import read_values
-from ottla.spark.tables.partitioning import whole
+from ottla.spark.tables.partitioning import combine_chunks
 from ottla.spark.tables.record_columns import (
     DEAD_LETTERS,
     DELETED,
@@ -26,21 +26,21 @@ from ottla.spark.tables.record_columns import (
 
 SOURCE_COLUMNS = ("key", "value", "partition", "offset", "timestamp")
 SOURCE_SCHEMA = pa.schema([(name, TYPES[name]) for name in SOURCE_COLUMNS])
-"""The columns that are read of a topic."""
+"""The columns that are read from a topic."""
 
 
-class Taken(NamedTuple):
-    """What became of a batch of records."""
+class ReadResult(NamedTuple):
+    """The rows and the dead letters of a batch of records."""
 
     rows: pa.Table | None
-    """None if the table's columns do not hold all of it."""
+    """None if the table lacks columns for the records."""
     dead: pa.Table
     wanted: pa.Schema
-    """The columns that the table should have."""
+    """The schema that the table needs for the records."""
 
 
 class RecordReader:
-    """Reads records for a table of these columns; `values` says what becomes of values."""
+    """Reads records as rows of a table's columns."""
 
     def __init__(
         self, topic: str, schema: pa.Schema, fixed: frozenset[str], key: str, values: str, *, needs_key: bool
@@ -52,8 +52,8 @@ class RecordReader:
         self._takes_bytes = values == "bytes"
         self._needs_key = needs_key
 
-    def read(self, batch: pa.RecordBatch) -> Taken:
-        """The rows of a batch, and its dead letters."""
+    def read(self, batch: pa.RecordBatch) -> ReadResult:
+        """Return the rows and the dead letters of a batch."""
         errors: dict[int, str] = {}
         values = batch.column("value")
         present = pc.is_valid(values)
@@ -70,41 +70,41 @@ class RecordReader:
         else:
             held, wanted = self._read_objects(values, present, errors)
             if held is None:
-                return Taken(None, self._dead_letters(batch, errors), wanted)
+                return ReadResult(None, self._dead_letters(batch, errors), wanted)
             columns |= held
         table = pa.table([columns[field.name] for field in self._schema], schema=self._schema)
         if errors:
             keep = np.ones(batch.num_rows, dtype=bool)
             keep[list(errors)] = False
             table = table.filter(pa.array(keep))
-        return Taken(table, self._dead_letters(batch, errors), wanted)
+        return ReadResult(table, self._dead_letters(batch, errors), wanted)
 
     def _read_objects(
         self, values: pa.Array, present: pa.Array, errors: dict[int, str]
     ) -> tuple[dict[str, pa.Array] | None, pa.Schema]:
-        """The columns that values become, if the table's hold all of them, and those that it should have."""
-        numbers = np.flatnonzero(present.to_numpy(zero_copy_only=False))
-        is_whole = len(numbers) == len(values)
-        found = read_values(values if is_whole else values.filter(present), self._schema, self._fixed)
-        for row, error in found.errors.items():
-            errors.setdefault(int(numbers[row]), error)
-        if found.rows is None:
-            return None, found.wanted
-        rows, rescued = found.rows, found.rescued
-        if not is_whole:
-            at = np.full(len(values), -1, dtype=np.int64)
-            at[numbers] = np.arange(len(numbers))
-            places = pa.array(at, mask=at < 0)
-            rows, rescued = rows.take(places), rescued.take(places)
+        """Return the columns of the values, or None if the table lacks columns, and the schema that it needs."""
+        present_rows = np.flatnonzero(present.to_numpy(zero_copy_only=False))
+        has_no_nulls = len(present_rows) == len(values)
+        parsed = read_values(values if has_no_nulls else values.filter(present), self._schema, self._fixed)
+        for row, error in parsed.errors.items():
+            errors.setdefault(int(present_rows[row]), error)
+        if parsed.rows is None:
+            return None, parsed.wanted
+        rows, rescued = parsed.rows, parsed.rescued
+        if not has_no_nulls:
+            places = np.full(len(values), -1, dtype=np.int64)
+            places[present_rows] = np.arange(len(present_rows))
+            indices = pa.array(places, mask=places < 0)
+            rows, rescued = rows.take(indices), rescued.take(indices)
         members = {
             field.name: pc.struct_field(rows, [number]) for number, field in enumerate(value_fields(self._schema))
         }
-        return {**members, RESCUED: rescued}, found.wanted
+        return {**members, RESCUED: rescued}, parsed.wanted
 
     def _keys(self, keys: pa.Array, errors: dict[int, str]) -> pa.Array:
         if self._needs_key and keys.null_count:
             for missing in np.flatnonzero(keys.is_null().to_numpy(zero_copy_only=False)):
-                errors[int(missing)] = "the record has no key, and the table keeps one row for each key"
+                errors[int(missing)] = "the record has no key, which upsert mode requires"
         kind = KEY_TYPES[self._key]
         try:
             return keys.cast(kind)
@@ -114,7 +114,7 @@ class RecordReader:
                 try:
                     texts.append(key and key.decode())
                 except UnicodeDecodeError as error:
-                    errors[row] = f"the key is not UTF-8 at byte {error.start}, and the table's keys are text"
+                    errors[row] = f"the key is not UTF-8 at byte {error.start}, and the table has keys of type string"
                     texts.append(None)
             return pa.array(texts, kind)
 
@@ -129,9 +129,9 @@ class RecordReader:
         return pa.table([columns[field.name].cast(field.type) for field in DEAD_LETTERS], schema=DEAD_LETTERS)
 
 
-def last_of_each_key(table: pa.Table) -> pa.Table:
-    """One row a key: the last of its partition; of several partitions, the one of the latest time."""
-    keys = whole(table.column(KEY))
+def select_last_by_key(table: pa.Table) -> pa.Table:
+    """Return the last row of each key: by offset within a partition, by timestamp among partitions."""
+    keys = combine_chunks(table.column(KEY))
     if not len(keys):
         return table
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
@@ -146,9 +146,9 @@ def last_of_each_key(table: pa.Table) -> pa.Table:
     return table.take(pa.array(np.sort(chosen)))
 
 
-def since(table: pa.Table, offsets: Mapping[int, int], partition: str, offset: str) -> pa.Table:
-    """The rows at or behind these offsets: those before are in the table already."""
-    coded = whole(table.column(partition)).dictionary_encode()
-    starts = pa.array([offsets.get(number, 0) for number in coded.dictionary.to_pylist()], pa.int64())
-    is_new = pc.greater_equal(table.column(offset), starts.take(coded.indices))
+def select_new(table: pa.Table, offsets: Mapping[int, int], partition: str, offset: str) -> pa.Table:
+    """Return the rows from these offsets on: the table already has the earlier ones."""
+    encoded = combine_chunks(table.column(partition)).dictionary_encode()
+    starts = pa.array([offsets.get(number, 0) for number in encoded.dictionary.to_pylist()], pa.int64())
+    is_new = pc.greater_equal(table.column(offset), starts.take(encoded.indices))
     return table if pc.all(is_new, min_count=0).as_py() else table.filter(is_new)

@@ -1,4 +1,4 @@
-"""The store of a table, by its format. What a format needs is imported when it is used."""
+"""Opens the store of a table by its format. The library of a format is imported only when it is used."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from ottla.spark.tables.store import Store
 
 
 def open_store(home: TableHome, definition: Definition, name: str) -> Store:
-    """The table of this name, which is the definition's own or that of its dead letters."""
+    """Return the store of a table: the definition's own, or that of its dead letters."""
     if definition.format == "iceberg":
         from ottla.spark.tables.iceberg import IcebergStore
 
@@ -23,7 +23,7 @@ def open_store(home: TableHome, definition: Definition, name: str) -> Store:
 
 
 def catalog_of(home: TableHome, definition: Definition) -> dict[str, str]:
-    """The properties of the Iceberg catalog: SQLite's in the home folder, unless others were said."""
+    """Return the properties of the Iceberg catalog; the default is SQLite in the home folder."""
     if definition.catalog:
         return dict(definition.catalog)
     home.warehouse.mkdir(parents=True, exist_ok=True)
@@ -31,6 +31,6 @@ def catalog_of(home: TableHome, definition: Definition) -> dict[str, str]:
 
 
 def folder_of(home: TableHome, definition: Definition, name: str) -> Path:
-    """Where the files of a table are that no catalog looks after."""
+    """Return the folder of a table that is not in a catalog."""
     base = Path(definition.location).absolute() if definition.location else home.warehouse
     return base / name

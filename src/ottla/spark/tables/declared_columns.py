@@ -1,4 +1,4 @@
-"""Columns that a table's maker names, with their types: besides the record's own, files can be laid out by these."""
+"""Declared columns: those whose types the definition gives. Tables can be partitioned by them."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
@@ -21,45 +21,47 @@ TYPES: Final[Mapping[str, pa.DataType]] = {
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Misfit(ValueError):
-    """A value is none of its column's type."""
+class TypeMismatch(ValueError):
+    """A value does not fit the type of its column."""
 
 
 def declared_fields(columns: Mapping[str, str]) -> list[pa.Field]:
-    """The declared columns; raises TableError for a name or a type that cannot be."""
+    """Return the fields of declared columns; raise TableError for an invalid name or type."""
     fields = []
     for name, kind in columns.items():
         if not is_allowed(name) or name.lower() in RESERVED:
-            raise TableError(f"column {name!r}: no column can have this name")
+            raise TableError(
+                f"column {name!r}: the name is reserved or has characters that a format rejects; rename it"
+            )
         if kind not in TYPES:
-            raise TableError(f"column {name!r}: there is no type {kind!r}; there are {', '.join(TYPES)}")
+            raise TableError(f"column {name!r}: there is no type {kind!r}; use one of {', '.join(TYPES)}")
         fields.append(pa.field(name, TYPES[kind]))
     return fields
 
 
-def is_written_as_text(kind: pa.DataType) -> bool:
-    """Whether JSON has no such type: it comes as text, or as milliseconds."""
+def is_text_in_json(kind: pa.DataType) -> bool:
+    """Whether JSON lacks the type, so that values come as text or as milliseconds."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
 
-def moment(value: Any) -> datetime:
-    """A timestamp: ISO 8601, in UTC where it names no zone, or milliseconds since 1970."""
+def parse_timestamp(value: Any) -> datetime:
+    """Parse a timestamp: ISO 8601, in UTC if it names no zone, or milliseconds since 1970."""
     try:
         if isinstance(value, str):
-            found = datetime.fromisoformat(value)
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+            timestamp = datetime.fromisoformat(value)
+            return (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).astimezone(UTC)
         if isinstance(value, int) and not isinstance(value, bool) and value in INT64:
             return _EPOCH + timedelta(milliseconds=value)
     except (ValueError, OverflowError) as error:
-        raise Misfit(str(error)) from None
-    raise Misfit("neither text nor milliseconds")
+        raise TypeMismatch(str(error)) from None
+    raise TypeMismatch("neither text nor milliseconds")
 
 
-def day(value: Any) -> date:
-    """A date: ISO 8601."""
+def parse_date(value: Any) -> date:
+    """Parse a date in ISO 8601."""
     if not isinstance(value, str):
-        raise Misfit("not a text")
+        raise TypeMismatch("not text")
     try:
         return date.fromisoformat(value)
     except ValueError as error:
-        raise Misfit(str(error)) from None
+        raise TypeMismatch(str(error)) from None
