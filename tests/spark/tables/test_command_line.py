@@ -19,19 +19,19 @@ Typed = Callable[..., tuple[int, str, str]]
 def typed(
     cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Typed:
-    """Runs `ottla table` in this process: its exit code, what it says, and what it complains of."""
+    """Return a function that runs `ottla table` in this process and returns its exit code, output and errors."""
     monkeypatch.setenv("OTTLA_BOOTSTRAP_SERVER", cluster.address)
     monkeypatch.setenv("OTTLA_TABLES", str(tmp_path))
 
     def run(*words: str) -> tuple[int, str, str]:
         code = main(["table", *words])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return run
 
 
-def test_a_table_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path, typed: Typed) -> None:
+def test_the_life_of_a_table(cluster: Cluster, tmp_path: Path, typed: Typed) -> None:
     topic = cluster.new_topic(2)
 
     def says(*words: str) -> str:
@@ -58,8 +58,8 @@ def test_a_table_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path, ty
     assert shown["columns"]["n"] == "int64"
     text = says("describe", "orders")
     assert "1 record behind; not running" in text
-    assert "laid out by day(_timestamp)" in text
-    assert says("alter", "orders", "--mode", "upsert") == ("Table orders is upsert from the next run on.\n")
+    assert "partitioned by day(_timestamp)" in text
+    assert says("alter", "orders", "--mode", "upsert") == ("Table orders uses mode upsert from the next run on.\n")
     assert TableHome(tmp_path).load("orders").mode == "upsert"
     assert "with its files" in says("drop", "orders")
     assert not list(tmp_path.rglob("*.parquet"))
@@ -88,9 +88,9 @@ def test_a_table_from_its_making_to_its_end(cluster: Cluster, tmp_path: Path, ty
         (["create", "orders", "--topic", "x", "--client", "fetch.mni.bytes=1"], "kafka.fetch.mni.bytes"),
         (["create", "orders", "--topic", "x", "--catalog", "type=nothing"], "cannot open the Iceberg catalog"),
         (["run", "orders"], "there is no table 'orders' in"),
-        (["run"], "`ottla table create` makes one"),
+        (["run"], "create one with `ottla table create`"),
         (["describe", "orders"], "there is no table 'orders' in"),
-        (["alter", "orders"], "nothing is to be changed"),
+        (["alter", "orders"], "there is nothing to change"),
         (["drop", "orders"], "there is no table 'orders' in"),
     ],
 )
