@@ -70,7 +70,7 @@ class ControllerAccess:
         """Charges topic changes to the quotas of clients."""
         self.policies: Policies | None = None
         """The policies of this node's controller."""
-        self.keeper: AclStore | None = None
+        self.acl_store: AclStore | None = None
         """An authorizer plug-in that stores ACLs itself, instead of the cluster's metadata."""
         self.broker_liveness: BrokerLivenessMonitor | None = None
         """Watches the connections of brokers to this node's controller."""
@@ -135,8 +135,8 @@ class ControllerAccess:
 
     async def _decide(self, call: Call[Any], request: Any, *, is_from_broker: bool) -> Any:
         """Let this node's controller decide. A client that makes too many changes gets a throttle time."""
-        if self.keeper is not None and isinstance(request, CreateAclsRequest | DeleteAclsRequest):
-            return await self._change_acls(self.keeper, call, request)
+        if self.acl_store is not None and isinstance(request, CreateAclsRequest | DeleteAclsRequest):
+            return await self._change_acls(self.acl_store, call, request)
         charging = None if self.throttling is None else self.throttling.charge_of(call)
         unknown = await unknown_hosts(request) if isinstance(request, AlterClientQuotasRequest) else frozenset()
         requester = Requester(
@@ -156,14 +156,14 @@ class ControllerAccess:
         return THIS_NODE if charge is None else THIS_NODE._replace(charge=charge)
 
     async def _change_acls(
-        self, keeper: AclStore, call: Call[Any], request: CreateAclsRequest | DeleteAclsRequest
+        self, acl_store: AclStore, call: Call[Any], request: CreateAclsRequest | DeleteAclsRequest
     ) -> Any:
         """Let the authorizer on the active controller change the ACLs that it keeps."""
         if not self._require_controller().is_active:
             raise NotController("another controller is active, or none yet")
         if isinstance(request, CreateAclsRequest):
-            return await keeper.create_acls(call, request)
-        return await keeper.delete_acls(call, request)
+            return await acl_store.create_acls(call, request)
+        return await acl_store.delete_acls(call, request)
 
     async def _submit(self, request: Any, requester: Requester) -> Any:
         """Submit a request to this node's controller, after its policies have judged the request."""

@@ -113,7 +113,7 @@ class Node:
     async def _start(self) -> None:
         settings, runtime, server, plugins = self.settings, self._runtime, self._server, self._plugins
         await plugins.start()
-        self._controller_access.policies, self._controller_access.keeper = plugins.policies, plugins.authorizer
+        self._controller_access.policies, self._controller_access.acl_store = plugins.policies, plugins.authorizer
         self._access_control.authorizer = self._access_control.authorizer or plugins.authorizer
         await self.observation.start(server.pools.served, server.listeners)
         settings_of = partial(self._dynamic.log_settings, Image())

@@ -77,7 +77,7 @@ class PluginAuthorizer:
         self._is_failing = False
 
     @property
-    def keeper(self) -> PluginAuthorizer:
+    def acl_store(self) -> PluginAuthorizer:
         return self
 
     async def start(self, server: ServerInfo, spawn: Spawn) -> Mapping[str, Callable[[], Awaitable[object]]]:

@@ -1,4 +1,4 @@
-"""Operations and resources, and the interface of what decides whether a client may do something."""
+"""Operations, resource types, and the interface of authorizers."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from enum import IntEnum
@@ -10,7 +10,7 @@ from ottla.protocol.messages.rpc.delete_acls import DeleteAclsFilter, DeleteAcls
 
 
 class Operation(IntEnum):
-    """What is done, as rules and answers number it."""
+    """The operations of ACLs, with Kafka's numbers."""
 
     ALL = 2
     READ = 3
@@ -29,7 +29,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What it is done with."""
+    """The types of resources, with Kafka's numbers."""
 
     TOPIC = 2
     GROUP = 3
@@ -40,7 +40,7 @@ class ResourceType(IntEnum):
 
 
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the one cluster that there is."""
+"""The resource name of the cluster."""
 
 SUPPORTED_OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
     ResourceType.TOPIC: (
@@ -70,25 +70,25 @@ SUPPORTED_OPERATIONS: Final[dict[ResourceType, tuple[Operation, ...]]] = {
         Operation.DESCRIBE,
     ),
 }
-"""The operations that answers tell of (KIP-430), for each kind that they tell of."""
+"""The operations that responses list as authorized (KIP-430), by resource type."""
 
 
 class Action(NamedTuple):
-    """One operation on one resource, as an authorizer is asked about it."""
+    """One operation on one resource, for an authorizer to decide on."""
 
     operation: Operation
     kind: ResourceType
     name: str
     references: int = 1
-    """How often the request names the resource: each of its partitions, for example."""
+    """How often the request names the resource, for example once for each partition."""
     log_if_allowed: bool = True
-    """Whether permission grants access; otherwise it only says what the client could do."""
+    """Whether an allowed action grants access. Otherwise the answer only lists what the client could do."""
     log_if_denied: bool = True
-    """Whether the client asked for this resource; otherwise a refusal only leaves it out of an answer."""
+    """Whether the client named the resource. Otherwise a denial only leaves it out of the answer."""
 
 
-class Who(Protocol):
-    """A client: its principal, such as `User:alice`, and its address."""
+class ClientIdentity(Protocol):
+    """A client's principal, such as `User:alice`, and its address."""
 
     @property
     def principal(self) -> str: ...
@@ -97,24 +97,24 @@ class Who(Protocol):
     def address(self) -> str: ...
 
 
-class Asking(Protocol):
-    """The request that an authorizer is asked about."""
+class AuthorizableRequest(Protocol):
+    """The request that an authorizer decides on."""
 
     @property
-    def client(self) -> Who: ...
+    def client(self) -> ClientIdentity: ...
 
     @property
     def api_name(self) -> str: ...
 
 
 Answers = Mapping[Hashable, bool]
-"""What an authorizer has decided about one request, by what it was asked."""
+"""The decisions of an authorizer about one request, by question."""
 
 
 class Unanswered(Exception):
-    """An authorizer that takes its time has to be asked first. Its caller waits, and then repeats what it did.
+    """An asynchronous authorizer has not decided yet. The caller waits, and then repeats what it did.
 
-    What is repeated must change nothing before its last question: answers are remembered for the length of a request.
+    The repeated code must not change anything before its last question. Decisions last as long as the request.
     """
 
     def __init__(self, questions: Sequence[Hashable]) -> None:
@@ -122,50 +122,50 @@ class Unanswered(Exception):
         self.questions = questions
 
     async def answers(self) -> Answers:
-        """Ask; raises the ApiError that the request is to be answered with if the authorizer cannot decide."""
+        """Ask the authorizer; raise the ApiError for the client if it cannot decide."""
         raise NotImplementedError
 
-    def then(self, asking: Any, go_on: Callable[[], object], *, refuse: bool = True) -> None:
-        """Ask, and go on when the request has the answers; if there are none, all is refused or nothing learned."""
+    def then(self, call: Any, resume: Callable[[], object], *, refuse: bool = True) -> None:
+        """Ask, and resume with the answers. Without answers, deny everything, or resume with none if not `refuse`."""
         raise NotImplementedError
 
 
 class AclStore(Protocol):
-    """What keeps an authorizer's ACLs elsewhere than in the cluster's metadata."""
+    """A store of ACLs outside the cluster's metadata."""
 
     async def acls(self, wanted: DeleteAclsFilter) -> Iterable[Acl]:
-        """The ACLs that a filter describes."""
+        """Return the ACLs that match a filter."""
         ...
 
-    async def create_acls(self, asking: Any, request: CreateAclsRequest) -> CreateAclsResponse:
+    async def create_acls(self, call: Any, request: CreateAclsRequest) -> CreateAclsResponse:
         """Add ACLs."""
         ...
 
-    async def delete_acls(self, asking: Any, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    async def delete_acls(self, call: Any, request: DeleteAclsRequest) -> DeleteAclsResponse:
         """Remove ACLs."""
         ...
 
 
 class Authorizer(Protocol):
-    """Decides what clients may do. Without an authorizer, every client may do everything.
+    """Decides what clients may do. Without an authorizer, clients may do everything.
 
-    One that cannot decide at once raises Unanswered.
+    An authorizer that cannot decide at once raises Unanswered.
     """
 
     @property
     def asks_always(self) -> bool:
-        """Whether it is asked again about what a session asked for before, though neither ACLs nor client changed."""
+        """Whether each request of a session is authorized again, even if neither the ACLs nor the client changed."""
         ...
 
     @property
-    def keeper(self) -> AclStore | None:
-        """What keeps its ACLs; None if they are in the cluster's metadata."""
+    def acl_store(self) -> AclStore | None:
+        """The store of its ACLs; None if they are in the cluster's metadata."""
         ...
 
-    def authorize(self, asking: Any, actions: Sequence[Action]) -> Sequence[bool]:
-        """Whether each of the actions is allowed."""
+    def authorize(self, call: Any, actions: Sequence[Action]) -> Sequence[bool]:
+        """Return for each action whether it is allowed."""
         ...
 
-    def authorize_any(self, asking: Any, operation: Operation, kind: ResourceType) -> bool:
-        """Whether the operation is allowed on at least one resource of a kind."""
+    def authorize_any(self, call: Any, operation: Operation, resource_type: ResourceType) -> bool:
+        """Return whether the operation is allowed on at least one resource of a type."""
         ...

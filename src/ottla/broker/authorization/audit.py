@@ -1,8 +1,8 @@
-"""The audit log: what the authorizer decided and why, in the words of Kafka's StandardAuthorizer.
+"""The audit log: the authorizer's decisions and their reasons, in the words of Kafka's StandardAuthorizer.
 
-Refusals are logged at INFO, permissions at DEBUG. A question whose outcome neither grants nor refuses access (what else
-a client could do, which resources to leave out of a list) is logged at TRACE. While a level is off, its messages are
-not built.
+Denials are logged at INFO, permissions at DEBUG. Decisions that neither grant nor refuse access (the operations that a
+client could perform, the resources to leave out of a list) are logged at TRACE. Messages are built only if their level
+is on.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.broker.authorization.actions import Action, Asking, Operation, ResourceType
+from ottla.broker.authorization.actions import Action, AuthorizableRequest, Operation, ResourceType
 from ottla.metadata.image.values import Acl
 
 LOGGER: Final = "kafka.authorizer.logger"
@@ -32,7 +32,7 @@ logger: Final = logging.getLogger(LOGGER)
 
 
 class Rule:
-    """What decided: a super user, the default, or one ACL."""
+    """The reason for a decision: a super user, the default, or an ACL."""
 
     __slots__ = ("acl", "allows", "name")
 
@@ -58,28 +58,28 @@ DEFAULT_ALLOW: Final = Rule("DefaultAllow", allows=True)
 DEFAULT_DENY: Final = Rule("DefaultDeny", allows=False)
 
 
-def audit(asking: Asking, decided: Iterable[tuple[Action, Rule]]) -> None:
-    """Log decisions about one request, each at its level."""
+def audit(request: AuthorizableRequest, decided: Iterable[tuple[Action, Rule]]) -> None:
+    """Log the decisions about a request, each at its level."""
     for action, rule in decided:
         if rule.allows:
             level = logging.DEBUG if action.log_if_allowed else _TRACE
         else:
             level = logging.INFO if action.log_if_denied else _TRACE
         if logger.isEnabledFor(level):
-            logger.log(level, "%s", _message(asking, action, rule))
+            logger.log(level, "%s", _message(request, action, rule))
 
 
-def _message(asking: Asking, action: Action, rule: Rule) -> str:
-    client, outcome = asking.client, "Allowed" if rule.allows else "Denied"
+def _message(request: AuthorizableRequest, action: Action, rule: Rule) -> str:
+    client, outcome = request.client, "Allowed" if rule.allows else "Denied"
     return (
         f"Principal = {client.principal} is {outcome} operation = {action.operation.name}"
         f" from host = {_host(client.address)} on resource = {_RESOURCES[action.kind]}:LITERAL:{action.name}"
-        f" for request = {asking.api_name} with resourceRefCount = {action.references} based on rule {rule}"
+        f" for request = {request.api_name} with resourceRefCount = {action.references} based on rule {rule}"
     )
 
 
 def _host(address: str) -> str:
-    """An address as Java writes it: all eight groups of an IPv6 address, without leading zeros."""
+    """Return an address as Java prints it: IPv6 with all eight groups, without leading zeros."""
     if ":" not in address:
         return address
     before, has_gap, after = address.partition("::")

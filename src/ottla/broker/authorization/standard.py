@@ -1,31 +1,31 @@
-"""Kafka's StandardAuthorizer: access rules from the cluster's metadata decide.
+"""Kafka's StandardAuthorizer: the ACLs of the cluster's metadata decide.
 
-Rules are for one name, for all names that begin alike, or for all (`*`). A rule that denies counts for more than any
-that allows. Who may read, write, delete or alter may also describe; who may alter settings may also see them; to be
-denied one of these denies no other. Without any rule that concerns a resource, the default decides.
+An ACL is for one name, for all names with a prefix, or for all names (`*`). An ACL that denies overrides those that
+allow. Permission to read, write, delete or alter implies describe, and to alter configs implies to describe them; a
+denial implies no other. If no ACL is about a resource, the default decides.
 
-Each decision names the rule behind it, for the audit log (`audit.py`).
+Each decision names the ACL behind it, for the audit log (`audit.py`).
 """
 
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from ottla.broker.authorization.actions import Action, Asking, Operation, ResourceType
+from ottla.broker.authorization.actions import Action, AuthorizableRequest, Operation, ResourceType
 from ottla.broker.authorization.audit import DEFAULT_ALLOW, DEFAULT_DENY, SUPER_USER, Rule, audit
 from ottla.broker.authorization.audit import logger as audit_logger
 from ottla.metadata.image.values import Acl
 
 _LITERAL, _PREFIXED = 3, 4
 _DENY, _ALLOW = 2, 3
-_ANYTHING: Final = "*"
-_ANYBODY: Final = "User:*"
-_MOST_REMEMBERED: Final = 10_000
+_ANY_NAME: Final = "*"
+_ANY_PRINCIPAL: Final = "User:*"
+_MAX_CACHED: Final = 10_000
 
 _Rules: TypeAlias = dict[tuple[int, str], dict[bytes, Acl]]
-"""By the kind and name of the resource, then by the rule's id."""
+"""ACLs by resource type and name, then by the ACL's id."""
 _NO_RULES: Final[dict[bytes, Acl]] = {}
-_NOTHING_REMEMBERED: Final[dict[tuple[object, ...], Rule]] = {}
+_NO_DECISIONS: Final[dict[tuple[object, ...], Rule]] = {}
 
 _IMPLIED_BY: Final[dict[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset(
@@ -36,16 +36,16 @@ _IMPLIED_BY: Final[dict[int, frozenset[int]]] = {
 
 
 def super_users(setting: str) -> frozenset[str]:
-    """The principals that `super.users` names, between semicolons; ValueError for what names none."""
-    found = frozenset(each.strip() for each in setting.split(";") if each.strip())
-    for each in found:
-        if ":" not in each:
-            raise ValueError(f"{each!r} is no principal: Type:name is expected, as in User:alice")
-    return found
+    """Return the principals in `super.users`, separated by semicolons; raise ValueError for an invalid one."""
+    principals = frozenset(part.strip() for part in setting.split(";") if part.strip())
+    for principal in principals:
+        if ":" not in principal:
+            raise ValueError(f"{principal!r} is not a principal; use Type:name, as in User:alice")
+    return principals
 
 
 class StandardAuthorizer:
-    """Decides by rules, which are put in and taken out one by one."""
+    """Decides by ACLs, which are added and removed one by one."""
 
     def __init__(self, *, super_users: frozenset[str] = frozenset(), allow_without_rules: bool = False) -> None:
         self._super_users = super_users
@@ -53,131 +53,137 @@ class StandardAuthorizer:
         self._literal: _Rules = {}
         self._prefixed: _Rules = {}
         self._lengths: dict[int, tuple[int, ...]] = {}
-        """How long the prefixes are, for each kind of resource: few different lengths, however many rules."""
-        self._remembered: dict[tuple[str, str], dict[tuple[object, ...], Rule]] = {}
-        """What decided, by principal and address, then by operation, kind and name."""
-        self._remembered_count = 0
+        """The lengths of prefixes, by resource type: many ACLs have few different lengths."""
+        self._decisions: dict[tuple[str, str], dict[tuple[object, ...], Rule]] = {}
+        """Cached decisions, by principal and address, then by operation, resource type and name."""
+        self._cached_count = 0
 
     @property
     def asks_always(self) -> bool:
-        """Whether requests whose rules and client have not changed are put to it again: for the audit log."""
+        """Whether each request of a session is authorized again: only for the audit log."""
         return audit_logger.isEnabledFor(logging.DEBUG)
 
     @property
-    def keeper(self) -> None:
+    def acl_store(self) -> None:
         """Its ACLs are in the cluster's metadata."""
 
     def add(self, acl_id: bytes, acl: Acl) -> None:
-        """A rule is in force from now on."""
+        """Add an ACL."""
         self._rules_of(acl).setdefault((acl.resource_type, acl.resource_name), {})[acl_id] = acl
-        self._changed(acl)
+        self._update(acl)
 
     def remove(self, acl_id: bytes, acl: Acl) -> None:
-        """A rule is no longer in force."""
+        """Remove an ACL."""
         rules, key = self._rules_of(acl), (acl.resource_type, acl.resource_name)
         del rules[key][acl_id]
         if not rules[key]:
             del rules[key]
-        self._changed(acl)
+        self._update(acl)
 
-    def authorize(self, asking: Asking, actions: Sequence[Action]) -> list[bool]:
-        """Whether each of the actions is allowed; the decisions are written into the audit log."""
-        client = asking.client
+    def authorize(self, request: AuthorizableRequest, actions: Sequence[Action]) -> list[bool]:
+        """Return for each action whether it is allowed, and write the decisions into the audit log."""
+        client = request.client
         principal, host = client.principal, client.address
         if principal in self._super_users:
             rules = [SUPER_USER] * len(actions)
         else:
-            remembered = self._remembered.get((principal, host), _NOTHING_REMEMBERED)
+            decisions = self._decisions.get((principal, host), _NO_DECISIONS)
             rules = []
             for action in actions:
-                rule = remembered.get(action[:3])
+                rule = decisions.get(action[:3])
                 if rule is None:
                     rule = self._decide(principal, host, action)
-                    self._remember(principal, host, action, rule)
+                    self._cache(principal, host, action, rule)
                 rules.append(rule)
         if audit_logger.isEnabledFor(logging.DEBUG):
-            audit(asking, zip(actions, rules, strict=True))
+            audit(request, zip(actions, rules, strict=True))
             return [rule.allows for rule in rules]
         results = [rule.allows for rule in rules]
         if False in results:
-            audit(asking, [pair for pair in zip(actions, rules, strict=True) if not pair[1].allows])
+            audit(request, [pair for pair in zip(actions, rules, strict=True) if not pair[1].allows])
         return results
 
-    def authorize_any(self, asking: Asking, operation: Operation, kind: ResourceType) -> bool:
-        """Whether some name is allowed that no rule denies; nothing of that name needs to exist."""
-        if self.authorize(asking, [Action(operation, kind, "hardcode", references=0, log_if_denied=False)])[0]:
+    def authorize_any(self, request: AuthorizableRequest, operation: Operation, resource_type: ResourceType) -> bool:
+        """Return whether an ACL allows a name that no ACL denies. The resource need not exist."""
+        if self.authorize(request, [Action(operation, resource_type, "hardcode", references=0, log_if_denied=False)])[
+            0
+        ]:
             return True
-        client = asking.client
+        client = request.client
         denied: dict[int, set[str]] = {_LITERAL: set(), _PREFIXED: set()}
         allowed: dict[int, set[str]] = {_LITERAL: set(), _PREFIXED: set()}
-        for acl in self._all_of(kind):
-            if not _is_for(acl, client.principal, client.address) or acl.operation not in (operation, Operation.ALL):
+        for acl in self._acls_of_type(resource_type):
+            if not _applies_to(acl, client.principal, client.address) or acl.operation not in (
+                operation,
+                Operation.ALL,
+            ):
                 continue
             (denied if acl.permission_type == _DENY else allowed)[acl.pattern_type].add(acl.resource_name)
-        if _ANYTHING in denied[_LITERAL]:
+        if _ANY_NAME in denied[_LITERAL]:
             return False
-        if _ANYTHING in allowed[_LITERAL]:
+        if _ANY_NAME in allowed[_LITERAL]:
             return True
         candidates = (allowed[_LITERAL] - denied[_LITERAL]) | allowed[_PREFIXED]
         return any(not any(name.startswith(prefix) for prefix in denied[_PREFIXED]) for name in candidates)
 
-    def _remember(self, principal: str, host: str, action: Action, rule: Rule) -> None:
-        if self._remembered_count >= _MOST_REMEMBERED:
-            self._forget()
-        self._remembered.setdefault((principal, host), {})[action[:3]] = rule
-        self._remembered_count += 1
+    def _cache(self, principal: str, host: str, action: Action, rule: Rule) -> None:
+        if self._cached_count >= _MAX_CACHED:
+            self._clear_cache()
+        self._decisions.setdefault((principal, host), {})[action[:3]] = rule
+        self._cached_count += 1
 
-    def _forget(self) -> None:
-        self._remembered.clear()
-        self._remembered_count = 0
+    def _clear_cache(self) -> None:
+        self._decisions.clear()
+        self._cached_count = 0
 
     def _decide(self, principal: str, host: str, action: Action) -> Rule:
-        """What decides: of several rules the one that Kafka names, the first that denies or the last that allows."""
-        concerned = False
+        """Return the rule that decides. As in Kafka, this is the first ACL that denies, or the last that allows."""
+        has_acl = False
         denying: list[Acl] = []
         allowing: list[Acl] = []
-        for acl in self._concerning(action.kind, action.name):
-            concerned = True
-            if _is_for(acl, principal, host) and _is_about(acl, action.operation):
+        for acl in self._matching_acls(action.kind, action.name):
+            has_acl = True
+            if _applies_to(acl, principal, host) and _covers(acl, action.operation):
                 (denying if acl.permission_type == _DENY else allowing).append(acl)
         if denying:
-            return _matching(min(denying, key=_order), allows=False)
+            return _matching_acl(min(denying, key=_order), allows=False)
         if allowing:
-            return _matching(max(allowing, key=_order), allows=True)
-        return DEFAULT_DENY if concerned else self._default
+            return _matching_acl(max(allowing, key=_order), allows=True)
+        return DEFAULT_DENY if has_acl else self._default
 
-    def _concerning(self, kind: int, name: str) -> Iterable[Acl]:
-        yield from self._literal.get((kind, name), _NO_RULES).values()
-        if name != _ANYTHING:
-            yield from self._literal.get((kind, _ANYTHING), _NO_RULES).values()
-        for length in self._lengths.get(kind, ()):
+    def _matching_acls(self, resource_type: int, name: str) -> Iterable[Acl]:
+        yield from self._literal.get((resource_type, name), _NO_RULES).values()
+        if name != _ANY_NAME:
+            yield from self._literal.get((resource_type, _ANY_NAME), _NO_RULES).values()
+        for length in self._lengths.get(resource_type, ()):
             if length > len(name):
                 break
-            yield from self._prefixed.get((kind, name[:length]), _NO_RULES).values()
+            yield from self._prefixed.get((resource_type, name[:length]), _NO_RULES).values()
 
-    def _all_of(self, kind: int) -> Iterable[Acl]:
+    def _acls_of_type(self, resource_type: int) -> Iterable[Acl]:
         for rules in (self._literal, self._prefixed):
-            for (of_kind, _), acls in rules.items():
-                if of_kind == kind:
+            for (acl_type, _), acls in rules.items():
+                if acl_type == resource_type:
                     yield from acls.values()
 
     def _rules_of(self, acl: Acl) -> _Rules:
         return self._prefixed if acl.pattern_type == _PREFIXED else self._literal
 
-    def _changed(self, acl: Acl) -> None:
-        self._forget()
-        kind = acl.resource_type
+    def _update(self, acl: Acl) -> None:
+        self._clear_cache()
+        resource_type = acl.resource_type
         if acl.pattern_type == _PREFIXED:
-            self._lengths[kind] = tuple(sorted({len(name) for of_kind, name in self._prefixed if of_kind == kind}))
+            lengths = {len(name) for acl_type, name in self._prefixed if acl_type == resource_type}
+            self._lengths[resource_type] = tuple(sorted(lengths))
 
 
-def _matching(acl: Acl, *, allows: bool) -> Rule:
+def _matching_acl(acl: Acl, *, allows: bool) -> Rule:
     return Rule("MatchingAcl", acl, allows=allows)
 
 
 def _order(acl: Acl) -> tuple[object, ...]:
-    """The order in which Kafka looks at the rules of a resource: long names first, and last those for all names."""
-    is_for_all = acl.resource_name == _ANYTHING and acl.pattern_type == _LITERAL
+    """Return the key for Kafka's order of the ACLs of a resource: long names first, ACLs for all names last."""
+    is_for_all = acl.resource_name == _ANY_NAME and acl.pattern_type == _LITERAL
     return (
         is_for_all,
         -len(acl.resource_name),
@@ -189,11 +195,11 @@ def _order(acl: Acl) -> tuple[object, ...]:
     )
 
 
-def _is_for(acl: Acl, principal: str, host: str) -> bool:
-    return acl.principal in (principal, _ANYBODY) and acl.host in (host, _ANYTHING)
+def _applies_to(acl: Acl, principal: str, host: str) -> bool:
+    return acl.principal in (principal, _ANY_PRINCIPAL) and acl.host in (host, _ANY_NAME)
 
 
-def _is_about(acl: Acl, operation: int) -> bool:
+def _covers(acl: Acl, operation: int) -> bool:
     if acl.operation in (operation, Operation.ALL):
         return True
     return acl.permission_type == _ALLOW and acl.operation in _IMPLIED_BY.get(operation, ())

@@ -68,13 +68,13 @@ def describe_acls(
         operation=request.operation,
         permission_type=request.permission_type,
     )
-    if authorizer.keeper is not None:
-        return _describe_kept(authorizer.keeper, wanted)
+    if authorizer.acl_store is not None:
+        return _describe_kept(authorizer.acl_store, wanted)
     return _described(acl for acl in sorted(call.node.image.acls.values()) if matches(wanted, acl))
 
 
-async def _describe_kept(keeper: AclStore, wanted: DeleteAclsFilter) -> DescribeAclsResponse:
-    return _described(await keeper.acls(wanted))
+async def _describe_kept(acl_store: AclStore, wanted: DeleteAclsFilter) -> DescribeAclsResponse:
+    return _described(await acl_store.acls(wanted))
 
 
 def _described(acls: Iterable[Acl]) -> DescribeAclsResponse:

@@ -11,7 +11,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.telemetry.client_instances import ClientInstance
-from ottla.broker.telemetry.otlp import Point, points_of
+from ottla.broker.telemetry.otlp import Point, decode_points
 from ottla.protocol.errors import ApiError, InvalidRecord
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.get_telemetry_subscriptions import (
@@ -33,17 +33,17 @@ def get_telemetry_subscriptions(
 ) -> GetTelemetrySubscriptionsResponse:
     """Return the metrics that a client should push."""
     node = call.node
-    instance = node.telemetry.asking(
+    instance = node.telemetry.get_for_subscription(
         request.client_instance_id, _attributes(call), call.client, node.image, node.now_ms()
     )
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance.id,
         subscription_id=instance.subscription_id,
         accepted_compression_types=[int(codec) for codec in _COMPRESSIONS],
-        push_interval_ms=instance.wanted.interval_ms,
+        push_interval_ms=instance.requested.interval_ms,
         telemetry_max_bytes=node.setting(_MAX_BYTES),
         delta_temporality=True,
-        requested_metrics=list(instance.wanted.metrics),
+        requested_metrics=list(instance.requested.metrics),
     )
 
 
@@ -51,7 +51,7 @@ def get_telemetry_subscriptions(
 async def push_telemetry(call: Call[BrokerNode], request: PushTelemetryRequest) -> PushTelemetryResponse:
     """Take a client's metrics. A thread decompresses and decodes them."""
     node = call.node
-    instance = node.telemetry.pushing(
+    instance = node.telemetry.get_for_push(
         request.client_instance_id, _attributes(call), call.client, node.image, node.now_ms()
     )
     try:
@@ -60,7 +60,7 @@ async def push_telemetry(call: Call[BrokerNode], request: PushTelemetryRequest) 
         if data:
             codec = Compression(request.compression_type)
             points = await node.in_thread(_points, codec, data, node.setting(_MAX_BYTES))
-            node.pushed.take(instance.id, instance.attributes, points, instance.wanted.interval_ms, node.now_ms())
+            node.pushed.store(instance.id, instance.attributes, points, instance.requested.interval_ms, node.now_ms())
     except ApiError as error:
         node.pushed.refused += 1
         instance.error = type(error)
@@ -77,15 +77,15 @@ def _check(call: Call[BrokerNode], instance: ClientInstance, request: PushTeleme
             len(request.metrics),
             call.node.now_ms(),
             is_last=request.terminating,
-            most_bytes=call.node.setting(_MAX_BYTES),
+            max_bytes=call.node.setting(_MAX_BYTES),
         )
     finally:
         instance.is_terminating = request.terminating
 
 
-def _points(codec: Compression, data: bytes, most_bytes: int) -> list[Point]:
+def _points(codec: Compression, data: bytes, max_bytes: int) -> list[Point]:
     try:
-        return list(points_of(decompress(codec, data, limit=most_bytes)))
+        return list(decode_points(decompress(codec, data, limit=max_bytes)))
     except ProtocolError as error:
         raise InvalidRecord(str(error)) from error
 

@@ -1,1 +1,1 @@
-"""Metrics that clients push (KIP-714): which they are asked for, what they may send when, and what they sent last."""
+"""Metrics that clients push (KIP-714): subscriptions, the state of each client, and the last values."""

@@ -1,7 +1,7 @@
-"""The clients that push metrics to this broker: what each is asked for, and when it may ask and push again.
+"""The clients that push metrics to this broker: the metrics that they are to push, and when they may send requests.
 
-An instance is forgotten with the connection that it first came over, after a time of silence, or when there are too
-many. When subscriptions change, everyone begins anew with its next request.
+An instance is dropped when its first connection closes, after a time without requests, or when there are too many. When
+subscriptions change, each client gets new ones with its next request.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from ottla.protocol.errors import (
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.types import ZERO_UUID
 
-MOST_INSTANCES: Final = 16_384
+MAX_INSTANCES: Final = 16_384
 SILENCE_MS: Final = 60_000
-"""After which an instance is forgotten, or after three intervals if that is longer."""
+"""The time without requests after which an instance is dropped; three intervals if that is longer."""
 _RESERVED: Final = frozenset({ZERO_UUID, (1).to_bytes(16, "big")})
 
 Attributes = Mapping[str, str | None]
 
 
 class ClientInstance:
-    """One client."""
+    """The state of one client that pushes metrics."""
 
     __slots__ = (
         "attributes",
@@ -47,19 +47,24 @@ class ClientInstance:
         "is_terminating",
         "last_get_ms",
         "last_push_ms",
+        "requested",
         "seen_ms",
         "subscription_id",
         "version",
-        "wanted",
     )
 
     def __init__(
-        self, instance_id: bytes, attributes: Attributes, wanted: RequestedMetrics, version: int, connection: Hashable
+        self,
+        instance_id: bytes,
+        attributes: Attributes,
+        requested: RequestedMetrics,
+        version: int,
+        connection: Hashable,
     ) -> None:
         self.id = instance_id
         self.attributes = attributes
-        self.wanted = wanted
-        self.subscription_id = wanted.id_for(instance_id)
+        self.requested = requested
+        self.subscription_id = requested.id_for(instance_id)
         self.version = version
         self.connection = connection
         self.last_get_ms = 0
@@ -67,115 +72,117 @@ class ClientInstance:
         self.seen_ms = 0
         self.is_terminating = False
         self.error: type[ApiError] | None = None
-        """What was wrong with its last push."""
+        """The error of its last push."""
 
-    def lasts_until_ms(self) -> int:
-        return self.seen_ms + max(SILENCE_MS, 3 * self.wanted.interval_ms)
+    def expires_at_ms(self) -> int:
+        """Return when the instance is dropped unless it sends another request."""
+        return self.seen_ms + max(SILENCE_MS, 3 * self.requested.interval_ms)
 
     def check_get(self, now_ms: int) -> None:
-        """Raise if it asks again too early; it may, if it was told that what it knows is wrong."""
-        if now_ms - max(self.last_get_ms, self.last_push_ms) >= self.wanted.interval_ms:
+        """Raise if the client asks before its interval is over, unless its last push requires that."""
+        if now_ms - max(self.last_get_ms, self.last_push_ms) >= self.requested.interval_ms:
             self.last_get_ms = now_ms
         elif self.error not in (UnknownSubscriptionId, UnsupportedCompressionType):
-            raise ThrottlingQuotaExceeded("the client asks again before its interval is over")
+            raise ThrottlingQuotaExceeded("the client asks for its subscription before the push interval is over")
 
     def check_push(
-        self, subscription_id: int, codec: int, size_bytes: int, now_ms: int, *, is_last: bool, most_bytes: int
+        self, subscription_id: int, codec: int, size_bytes: int, now_ms: int, *, is_last: bool, max_bytes: int
     ) -> None:
-        """Raise unless it may push this now, in the order of Kafka's checks."""
+        """Raise unless the client may push this now; check in Kafka's order."""
         if self.is_terminating:
-            raise InvalidRequest("the client said that it was going")
-        # The first push after a question may come early: clients vary their first interval.
-        if self.last_get_ms > self.last_push_ms or now_ms - self.last_push_ms >= self.wanted.interval_ms:
+            raise InvalidRequest("the client has announced its last push already")
+        # The first push after a subscription may be early: clients vary their first interval.
+        if self.last_get_ms > self.last_push_ms or now_ms - self.last_push_ms >= self.requested.interval_ms:
             self.last_push_ms = now_ms
         elif not is_last:
-            raise ThrottlingQuotaExceeded("the client pushes again before its interval is over")
+            raise ThrottlingQuotaExceeded("the client pushes before the push interval is over")
         if subscription_id != self.subscription_id:
-            raise UnknownSubscriptionId("the client pushes what it was asked for before")
+            raise UnknownSubscriptionId(
+                f"the client pushes for subscription {subscription_id}, the current one is {self.subscription_id}"
+            )
         if codec not in _CODECS:
-            raise UnsupportedCompressionType(f"there is no compression {codec}")
-        if size_bytes > most_bytes:
-            raise TelemetryTooLarge(f"{size_bytes} bytes are more than {most_bytes}")
+            raise UnsupportedCompressionType(f"compression type {codec} is not supported")
+        if size_bytes > max_bytes:
+            raise TelemetryTooLarge(f"the push has {size_bytes} bytes, the limit is {max_bytes}")
 
 
 _CODECS: Final = frozenset(int(codec) for codec in Compression)
 
 
 class ClientInstances:
-    """All clients that were heard of."""
+    """All clients that push metrics to this broker."""
 
     def __init__(self, new_id: Callable[[], bytes]) -> None:
         self._new_id = new_id
-        self._known: dict[bytes, ClientInstance] = {}
-        """The one that was silent for longest comes first."""
+        self._instances: dict[bytes, ClientInstance] = {}
+        """By instance id, least recently active first."""
         self._of_connection: dict[Hashable, bytes] = {}
         self._configs: object = None
         self._subscriptions: Sequence[Subscription] = ()
         self._version = 0
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._instances)
 
-    def asking(
+    def get_for_subscription(
         self, instance_id: bytes, attributes: Attributes, connection: Hashable, image: Image, now_ms: int
     ) -> ClientInstance:
-        """The instance that asks what to push; it gets an id if it has none. Raises if it is too early."""
+        """Return the instance that asks for its subscription, with a new id if it has none; raise if it is early."""
         while instance_id == ZERO_UUID:
-            made = self._new_id()
-            instance_id = made if made not in self._known else ZERO_UUID
+            new_id = self._new_id()
+            instance_id = new_id if new_id not in self._instances else ZERO_UUID
         instance = self._instance(instance_id, attributes, connection, image, now_ms)
         instance.check_get(now_ms)
         instance.error = None
         return instance
 
-    def pushing(
+    def get_for_push(
         self, instance_id: bytes, attributes: Attributes, connection: Hashable, image: Image, now_ms: int
     ) -> ClientInstance:
-        """The instance that pushes; nothing of the push was checked yet but its id."""
+        """Return the instance that pushes. Only its id is checked here."""
         if instance_id in _RESERVED:
             raise InvalidRequest("the client has no instance id")
         return self._instance(instance_id, attributes, connection, image, now_ms)
 
     def forget(self, connection: Hashable) -> None:
-        """A connection has ended."""
+        """Drop the instance of a connection that has closed."""
         instance_id = self._of_connection.pop(connection, None)
         if instance_id is not None:
-            self._known.pop(instance_id, None)
+            self._instances.pop(instance_id, None)
 
     def _instance(
         self, instance_id: bytes, attributes: Attributes, connection: Hashable, image: Image, now_ms: int
     ) -> ClientInstance:
-        self._look_at(image)
-        known = self._known.pop(instance_id, None)
-        if known is not None and known.lasts_until_ms() <= now_ms:
-            self._of_connection.pop(known.connection, None)
-            known = None
-        if known is None or known.version < self._version:
-            if known is not None:
-                attributes = known.attributes
-            told = {"client_instance_id": shown(instance_id), **attributes}
-            known = ClientInstance(
-                instance_id, told, combine_subscriptions(self._subscriptions, told), self._version, connection
-            )
+        self._update_subscriptions(image)
+        instance = self._instances.pop(instance_id, None)
+        if instance is not None and instance.expires_at_ms() <= now_ms:
+            self._of_connection.pop(instance.connection, None)
+            instance = None
+        if instance is None or instance.version < self._version:
+            if instance is not None:
+                attributes = instance.attributes
+            attributes = {"client_instance_id": format_instance_id(instance_id), **attributes}
+            requested = combine_subscriptions(self._subscriptions, attributes)
+            instance = ClientInstance(instance_id, attributes, requested, self._version, connection)
             self._of_connection[connection] = instance_id
-        self._known[instance_id] = known
-        known.seen_ms = now_ms
-        while len(self._known) > MOST_INSTANCES:
-            gone = self._known.pop(next(iter(self._known)))
-            self._of_connection.pop(gone.connection, None)
-        return known
+        self._instances[instance_id] = instance
+        instance.seen_ms = now_ms
+        while len(self._instances) > MAX_INSTANCES:
+            dropped = self._instances.pop(next(iter(self._instances)))
+            self._of_connection.pop(dropped.connection, None)
+        return instance
 
-    def _look_at(self, image: Image) -> None:
-        """Notice that subscriptions changed; images share what did not."""
+    def _update_subscriptions(self, image: Image) -> None:
+        """Read the subscriptions of an image if they may have changed; images share what did not change."""
         if image.configs is self._configs:
             return
         self._configs = image.configs
-        found = sorted(read_subscriptions(image))
-        if found != self._subscriptions:
-            self._subscriptions = found
+        subscriptions = sorted(read_subscriptions(image))
+        if subscriptions != self._subscriptions:
+            self._subscriptions = subscriptions
             self._version += 1
 
 
-def shown(instance_id: bytes) -> str:
-    """An id as Kafka shows it."""
+def format_instance_id(instance_id: bytes) -> str:
+    """Return an id as Kafka prints it."""
     return urlsafe_b64encode(instance_id).decode().rstrip("=")

@@ -1,7 +1,7 @@
-"""Metrics in OpenTelemetry's protobuf format, as clients push them: read field by field, in bounded steps.
+"""Decoding of metrics in OpenTelemetry's protobuf format, as clients push them, in a bounded number of steps.
 
-Only what clients send is understood: gauges and sums, and of histograms their counts and sums. The rest is passed over.
-Whatever is malformed raises ProtocolError.
+Gauges, sums, and the counts and sums of histograms are decoded; everything else is skipped. Malformed bytes raise
+ProtocolError.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from ottla.protocol.wire.errors import ProtocolError
 
-MOST_STEPS: Final = 200_000
-"""Fields that one push may have: more than a megabyte of honest metrics holds."""
+MAX_FIELDS: Final = 200_000
+"""The most fields of one push. A megabyte of regular metrics has fewer."""
 DELTA: Final = 1
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _double = struct.Struct("<d")
@@ -32,34 +32,34 @@ class Point(NamedTuple):
     value: float
     is_counter: bool
     is_delta: bool
-    """Whether it is what came since the last push."""
+    """Whether the value is the change since the last push."""
 
 
-def points_of(data: bytes) -> Iterator[Point]:
-    """All numbers of a push."""
-    reading = _Reading()
-    for number, resource in reading.fields(memoryview(data)):
+def decode_points(data: bytes) -> Iterator[Point]:
+    """Yield all points of a push."""
+    decoder = _Decoder()
+    for number, resource in decoder.fields(memoryview(data)):
         if number == 1:
-            for number_of_scope, scope in reading.fields(_message(resource)):
+            for number_of_scope, scope in decoder.fields(_message(resource)):
                 if number_of_scope == 2:
-                    for number_of_metric, metric in reading.fields(_message(scope)):
+                    for number_of_metric, metric in decoder.fields(_message(scope)):
                         if number_of_metric == 2:
-                            yield from reading.metric(_message(metric))
+                            yield from decoder.metric(_message(metric))
 
 
-class _Reading:
-    """One push being read; counts its steps."""
+class _Decoder:
+    """Decodes one push and counts its fields."""
 
     def __init__(self) -> None:
-        self._steps = 0
+        self._field_count = 0
 
     def fields(self, data: memoryview) -> Iterator[tuple[int, Value]]:
-        """The fields of a message."""
+        """Yield the fields of a message, as numbers and values."""
         pos, end = 0, len(data)
         while pos < end:
-            self._steps += 1
-            if self._steps > MOST_STEPS:
-                raise ProtocolError(f"metrics of more than {MOST_STEPS} fields")
+            self._field_count += 1
+            if self._field_count > MAX_FIELDS:
+                raise ProtocolError(f"pushed metrics have more than {MAX_FIELDS} fields")
             tag, pos = _varint(data, pos)
             kind = tag & 7
             value: Value
@@ -71,9 +71,9 @@ class _Reading:
                 elif kind in (_FIXED_32, _FIXED_64):
                     size = 8 if kind == _FIXED_64 else 4
                 else:
-                    raise ProtocolError(f"a field of the unknown type {kind} at byte {pos} of metrics")
+                    raise ProtocolError(f"pushed metrics have a field of the unknown type {kind} at byte {pos}")
                 if size > end - pos:
-                    raise ProtocolError(f"{size} bytes are announced at byte {pos} of {end} of metrics")
+                    raise ProtocolError(f"pushed metrics announce {size} bytes at byte {pos} of {end}")
                 value, pos = data[pos : pos + size], pos + size
             yield tag >> 3, value
 
@@ -101,16 +101,16 @@ class _Reading:
                 is_monotonic = _number(value)
         for point in points:
             attributes: list[tuple[str, str]] = []
-            found: float | None = None
+            number_value: float | None = None
             for number, value in self.fields(point):
                 if number == 4:
-                    found = _unpack(_double, value)
+                    number_value = _unpack(_double, value)
                 elif number == 6:
-                    found = _unpack(_integer, value)
+                    number_value = _unpack(_integer, value)
                 elif number == 7:
                     attributes.append(self._attribute(_message(value)))
-            if found is not None:
-                yield Point(name, tuple(sorted(attributes)), found, bool(is_monotonic), temporality == DELTA)
+            if number_value is not None:
+                yield Point(name, tuple(sorted(attributes)), number_value, bool(is_monotonic), temporality == DELTA)
 
     def _histogram(self, name: str, data: memoryview) -> Iterator[Point]:
         points: list[memoryview] = []
@@ -159,7 +159,7 @@ def _varint(data: memoryview, pos: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if pos >= len(data) or shift > 63:
-            raise ProtocolError(f"a broken number at byte {pos} of metrics")
+            raise ProtocolError(f"pushed metrics have a malformed integer at byte {pos}")
         byte = data[pos]
         value |= (byte & 0x7F) << shift
         pos += 1
@@ -170,13 +170,13 @@ def _varint(data: memoryview, pos: int) -> tuple[int, int]:
 
 def _message(value: Value) -> memoryview:
     if isinstance(value, int):
-        raise ProtocolError("a number in metrics where a message should be")
+        raise ProtocolError("pushed metrics have a number where a message is expected")
     return value
 
 
 def _number(value: Value) -> int:
     if not isinstance(value, int):
-        raise ProtocolError("bytes in metrics where a number should be")
+        raise ProtocolError("pushed metrics have bytes where a number is expected")
     return value
 
 
@@ -184,12 +184,12 @@ def _text(value: Value) -> str:
     try:
         return bytes(_message(value)).decode()
     except UnicodeDecodeError as error:
-        raise ProtocolError(f"a text in metrics is not UTF-8: {error}") from error
+        raise ProtocolError(f"pushed metrics have text that is not UTF-8: {error}") from error
 
 
 def _unpack(format_: struct.Struct, value: Value) -> float:
     data = _message(value)
     if len(data) != format_.size:
-        raise ProtocolError(f"{len(data)} bytes in metrics where a number of {format_.size} should be")
-    found: float = format_.unpack(data)[0]
-    return found
+        raise ProtocolError(f"pushed metrics have {len(data)} bytes where a number of {format_.size} bytes is expected")
+    number: float = format_.unpack(data)[0]
+    return number

@@ -22,7 +22,7 @@ class Client(NamedTuple):
 ALICE = Client()
 
 
-class Asking(NamedTuple):
+class Request(NamedTuple):
     """The request of a client."""
 
     client: Client = ALICE
@@ -56,7 +56,7 @@ def may(
     client: Client = ALICE,
     kind: ResourceType = ResourceType.TOPIC,
 ) -> bool:
-    (result,) = found.authorize(Asking(client), [Action(operation, kind, name)])
+    (result,) = found.authorize(Request(client), [Action(operation, kind, name)])
     return result
 
 
@@ -114,13 +114,13 @@ def test_decisions_agree_with_a_simple_model(
 ) -> None:
     found = authorizer(*rules, allow_without_rules=default)
     client = Client()
-    assert found.authorize(Asking(client), asked) == [naive(rules, client, action, default) for action in asked]
+    assert found.authorize(Request(client), asked) == [naive(rules, client, action, default) for action in asked]
     # Rules that go leave nothing behind.
     gone = data.draw(st.sets(st.integers(0, max(len(rules) - 1, 0)))) if rules else set()
     for number in gone:
         found.remove(number.to_bytes(16), rules[number])
     left = [acl for number, acl in enumerate(rules) if number not in gone]
-    assert found.authorize(Asking(client), asked) == [naive(left, client, action, default) for action in asked]
+    assert found.authorize(Request(client), asked) == [naive(left, client, action, default) for action in asked]
 
 
 @given(st.lists(acls, max_size=6), st.booleans())
@@ -132,7 +132,7 @@ def test_writing_anything_is_allowed_if_writing_some_name_is(rules: list[Acl], d
     # A rule for names that begin with an asterisk is not one for all names.
     candidates = ["hardcode", *(name for name in names if name != "*"), *(f"{name}!" for name in names)]
     written = any(may(found, Operation.WRITE, name) for name in candidates)
-    if found.authorize_any(Asking(), Operation.WRITE, ResourceType.TOPIC):
+    if found.authorize_any(Request(), Operation.WRITE, ResourceType.TOPIC):
         assert written or default
     else:
         assert not may(found, Operation.WRITE, "hardcode")
@@ -142,7 +142,7 @@ def test_super_users_may_do_anything() -> None:
     found = authorizer(rule("*", Operation.ALL, DENY, principal="User:*"))
     assert may(found, Operation.DELETE, "t", Client("User:root"))
     assert not may(found, Operation.DELETE, "t")
-    assert found.authorize_any(Asking(Client("User:root")), Operation.WRITE, ResourceType.TOPIC)
+    assert found.authorize_any(Request(Client("User:root")), Operation.WRITE, ResourceType.TOPIC)
 
 
 def test_denying_read_does_not_deny_describe() -> None:

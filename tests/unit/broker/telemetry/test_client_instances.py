@@ -39,7 +39,7 @@ class World:
         self.image = Image(configs=Map(configs))
 
     def ask(self, instance_id: bytes = MY_ID, connection: str = "c", **more: str) -> ClientInstance:
-        return self.instances.asking(instance_id, {**ME, **more}, connection, self.image, self.now_ms)
+        return self.instances.get_for_subscription(instance_id, {**ME, **more}, connection, self.image, self.now_ms)
 
     def push(
         self,
@@ -50,10 +50,10 @@ class World:
         subscription: int | None = None,
         last: bool = False,
     ) -> ClientInstance:
-        found = self.instances.pushing(instance.id, ME, "c", self.image, self.now_ms)
+        found = self.instances.get_for_push(instance.id, ME, "c", self.image, self.now_ms)
         number = found.subscription_id if subscription is None else subscription
         try:
-            found.check_push(number, codec, size, self.now_ms, is_last=last, most_bytes=1000)
+            found.check_push(number, codec, size, self.now_ms, is_last=last, max_bytes=1000)
             found.error = None
         except ApiError as error:
             found.error = type(error)
@@ -66,8 +66,8 @@ class World:
 def test_a_client_that_matches_no_subscription_pushes_nothing() -> None:
     world = World(s={"metrics": "a,b", "interval.ms": "1000", "match": "client_id=you"})
     found = world.ask()
-    assert found.wanted.metrics == ()
-    assert found.wanted.interval_ms == INTERVAL_MS
+    assert found.requested.metrics == ()
+    assert found.requested.interval_ms == INTERVAL_MS
 
 
 def test_matching_subscriptions_are_combined() -> None:
@@ -77,17 +77,17 @@ def test_matching_subscriptions_are_combined() -> None:
         three={"metrics": "*", "match": "client_source_port=1.*"},
         four={"metrics": "x", "match": "client_id=[m"},
     )
-    assert world.ask().wanted == (("a", "b", "c"), 1000)
-    assert world.ask(bytes(15) + b"9", client_source_port="1234").wanted.metrics == ("*",)
+    assert world.ask().requested == (("a", "b", "c"), 1000)
+    assert world.ask(bytes(15) + b"9", client_source_port="1234").requested.metrics == ("*",)
 
 
 def test_a_client_without_an_id_gets_one() -> None:
     world = World()
     assert world.ask(bytes(16)).id != world.ask(bytes(16), "d").id
     with pytest.raises(InvalidRequest):
-        world.instances.pushing(bytes(16), ME, "c", world.image, world.now_ms)
+        world.instances.get_for_push(bytes(16), ME, "c", world.image, world.now_ms)
     with pytest.raises(InvalidRequest):
-        world.instances.pushing(bytes(15) + b"\x01", ME, "c", world.image, world.now_ms)
+        world.instances.get_for_push(bytes(15) + b"\x01", ME, "c", world.image, world.now_ms)
 
 
 def test_requests_before_the_interval_is_over_are_throttled() -> None:
@@ -135,7 +135,7 @@ def test_changed_subscriptions_get_a_new_id() -> None:
     with pytest.raises(UnknownSubscriptionId):
         world.push(me, subscription=me.subscription_id)
     again = world.ask()
-    assert again.wanted.metrics == ("b",)
+    assert again.requested.metrics == ("b",)
     assert again.subscription_id != me.subscription_id
 
 
@@ -147,7 +147,7 @@ def test_an_instance_is_dropped_on_disconnect_on_expiry_and_beyond_the_limit(mon
     assert world.ask() is not me
     world.now_ms += 3 * INTERVAL_MS
     assert world.ask() is not me
-    monkeypatch.setattr(client_instances, "MOST_INSTANCES", 5)
+    monkeypatch.setattr(client_instances, "MAX_INSTANCES", 5)
     for number in range(20):
         world.ask(bytes(16), f"c{number}")
     assert len(world.instances) == 5

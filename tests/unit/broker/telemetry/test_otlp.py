@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ottla.broker.telemetry.otlp import MOST_STEPS, Point, points_of
+from ottla.broker.telemetry.otlp import MAX_FIELDS, Point, decode_points
 from ottla.protocol.wire.errors import ProtocolError
 from tests.unit.broker.telemetry.payloads import gauge, histogram, message, payload, point, total, varint
 
@@ -17,7 +17,7 @@ SOME = payload(
 
 
 def test_gauges_sums_and_histograms_are_decoded() -> None:
-    assert list(points_of(SOME)) == [
+    assert list(decode_points(SOME)) == [
         Point("a.b", (), 1.5, False, False),
         Point("a.b", (("client", "é"), ("topic", "t")), -7, False, False),
         Point("c", (), 3, True, True),
@@ -29,7 +29,7 @@ def test_gauges_sums_and_histograms_are_decoded() -> None:
 
 def test_unknown_fields_are_skipped() -> None:
     strange = message(1, b"s") + message(11, b"\x01\x02") + varint(99 << 3) + varint(5)
-    assert list(points_of(payload(strange, gauge("g", point(1))))) == [Point("g", (), 1, False, False)]
+    assert list(decode_points(payload(strange, gauge("g", point(1))))) == [Point("g", (), 1, False, False)]
 
 
 @pytest.mark.parametrize(
@@ -46,12 +46,12 @@ def test_unknown_fields_are_skipped() -> None:
 )
 def test_malformed_payloads_are_rejected(data: bytes) -> None:
     with pytest.raises(ProtocolError):
-        list(points_of(data))
+        list(decode_points(data))
 
 
 def test_a_push_with_too_many_fields_is_rejected() -> None:
     with pytest.raises(ProtocolError, match="fields"):
-        list(points_of(b"\x0a\x00" * (MOST_STEPS + 1)))
+        list(decode_points(b"\x0a\x00" * (MAX_FIELDS + 1)))
 
 
 def test_mutated_payloads_raise_no_other_error() -> None:
@@ -61,6 +61,6 @@ def test_mutated_payloads_raise_no_other_error() -> None:
         for _ in range(source.randint(1, 4)):
             data[source.randrange(len(data))] = source.randrange(256)
         try:
-            list(points_of(bytes(data[: source.randint(1, len(data))])))
+            list(decode_points(bytes(data[: source.randint(1, len(data))])))
         except ProtocolError:
             continue
