@@ -316,7 +316,7 @@ def _signed(settings: NodeSettings, listener: str, login: Login) -> SignedTokens
         parse_tls({name: value for name, value in login.options.items() if name.startswith("ssl.")}),
         refresh_s=number("jwks.endpoint.refresh.ms") / 1000,
         retry_s=number("jwks.endpoint.retry.backoff.ms") / 1000,
-        most_retry_s=number("jwks.endpoint.retry.backoff.max.ms") / 1000,
+        max_retry_s=number("jwks.endpoint.retry.backoff.max.ms") / 1000,
     )
     key_set_of(source)  # fetch the keys before the first client connects
     audience = given("expected.audience")[1] or ""

@@ -1,8 +1,8 @@
-"""What is wrong with the settings of security."""
+"""The error for invalid security settings."""
 
 
 class InvalidSecurity(Exception):
-    """A setting that cannot be, or not beside the others, or names keys that cannot be had: which one, and why."""
+    """A security setting is invalid, conflicts with others, or names keys that cannot be loaded."""
 
     def __init__(self, setting: str, reason: str) -> None:
         super().__init__(f"{setting}: {reason}")

@@ -1,7 +1,7 @@
-"""The text of `sasl.jaas.config`: a login module of Java by its name, a flag, and options.
+"""Parses `sasl.jaas.config`: the name of a Java login module, a flag and options.
 
-`org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="secret";`. Values stand in
-double or single quotes, with Java's escapes, or are bare words; comments of Java are passed over.
+`org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="secret";`. A value is a bare
+word, or text in double or single quotes with Java's escapes. Java comments are skipped.
 """
 
 import re
@@ -23,55 +23,57 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "
 
 
 class InvalidJaas(Exception):
-    """A text that is no such configuration. Says where, and shows no value: it may be a password."""
+    """The text is not a JAAS configuration. The message shows no values, which may be passwords."""
 
 
 class Login(NamedTuple):
-    """One entry: the module's class, and its options."""
+    """A login module: its class and its options."""
 
     module: str
     options: dict[str, str]
 
     @property
     def name(self) -> str:
-        """The module without its package."""
+        """The name of the class without its package."""
         return self.module.rpartition(".")[2]
 
 
 def parse_jaas(text: str) -> Login:
-    """The one entry that a text holds; raises InvalidJaas."""
+    """Parse a text with one login module. Raise InvalidJaas."""
     tokens = _tokens(text)
     module = _take(tokens, "word", "the name of a login module")
-    flag = _take(tokens, "word", "required, or another flag, behind the login module")
+    flag = _take(tokens, "word", "a flag such as required after the login module")
     if flag.lower() not in _FLAGS:
-        raise InvalidJaas(f"{flag!r} stands where one of {', '.join(_FLAGS)} is expected")
+        raise InvalidJaas(f"the flag {flag!r} must be one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     while tokens and tokens[0] != ("sign", ";"):
         name = _take(tokens, "word", "the name of an option")
         if not tokens or tokens.pop(0) != ("sign", "="):
-            raise InvalidJaas(f"there is no = behind the option {name}")
-        options[name] = _take(tokens, "value", f"a value of the option {name}")
+            raise InvalidJaas(f"the option {name} must be followed by =")
+        options[name] = _take(tokens, "value", f"the value of the option {name}")
     if not tokens:
-        raise InvalidJaas("it does not end with a semicolon")
+        raise InvalidJaas("it must end with a semicolon")
     if len(tokens) > 1:
-        raise InvalidJaas("more than one login module, or something behind its semicolon")
+        raise InvalidJaas("it must have only one login module and nothing after the semicolon")
     return Login(module, options)
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    at = 0
-    while at < len(text):
-        match = _token(text, at)
+    tokens: list[tuple[str, str]] = []
+    position = 0
+    while position < len(text):
+        match = _token(text, position)
         if match is None:
-            raise InvalidJaas(f"character {at + 1} cannot be read: a quote that is not closed, or a stray sign")
+            raise InvalidJaas(
+                f"invalid character at position {position + 1}: close all quotes, and quote special characters"
+            )
         kind = match.lastgroup
         assert kind is not None
         if kind != "blank":
             quoted = kind in ("double", "single")
-            found.append(("value", _escape.sub(_plain, match[kind])) if quoted else (kind, match[kind]))
-        at = match.end()
-    return found
+            tokens.append(("value", _escape.sub(_plain, match[kind])) if quoted else (kind, match[kind]))
+        position = match.end()
+    return tokens
 
 
 def _plain(escape: re.Match[str]) -> str:

@@ -1,7 +1,7 @@
-"""Tokens for OAUTHBEARER: from a token endpoint by client credentials, from a file, or made up and not signed.
+"""Tokens for OAUTHBEARER: from a token endpoint with client credentials, from a file, or unsigned.
 
-The last is Kafka's default, for tests and trusted networks (RFC 7515 with algorithm none). A token is used for as long
-as four fifths of its life; its `exp` claim says how long that is.
+Unsigned tokens are Kafka's default, for tests and trusted networks (RFC 7515 with algorithm none). A token is used for
+four fifths of its lifetime, which its `exp` claim gives.
 """
 
 import base64
@@ -17,14 +17,14 @@ from ottla.config.settings.values import Password
 from ottla.protocol.errors import SaslAuthenticationFailed
 from ottla.security.tls import Tls, client_context
 
-_KEPT_SHARE: Final = 0.8
-_MOST_BYTES: Final = 1 << 20
-_DEFAULT_LIFE_S: Final = 300.0
+_CACHED_SHARE: Final = 0.8
+_MAX_BYTES: Final = 1 << 20
+_DEFAULT_LIFETIME_S: Final = 300.0
 _token = re.compile(r"[A-Za-z0-9\-._~+/]+=*").fullmatch
 
 
 class TokenSource(NamedTuple):
-    """Where tokens come from. Without a URL they are made up of the claims."""
+    """The source of tokens. Without a URL, unsigned tokens are created from the claims."""
 
     url: str | None = None
     client_id: str = ""
@@ -33,37 +33,37 @@ class TokenSource(NamedTuple):
     tls: Tls = Tls()
     timeout_s: float = 10.0
     encode_header: bool = False
-    """Whether id and secret are encoded as in URLs before they go into the header (KIP-1139's way out)."""
+    """Whether to URL-encode id and secret in the header (KIP-1139)."""
     claims: tuple[tuple[str, str | float | tuple[str, ...]], ...] = ()
     life_s: float = 3600.0
 
 
-_kept: dict[TokenSource, tuple[str, float]] = {}
+_cache: dict[TokenSource, tuple[str, float]] = {}
 
 
 def fetch_token(source: TokenSource) -> str:
-    """A token that is good for a while yet; waits for whoever issues it. Raises SaslAuthenticationFailed."""
-    token, until = _kept.get(source, ("", 0.0))
+    """Return a token that is still valid for a while. May wait for the issuer. Raise SaslAuthenticationFailed."""
+    token, until = _cache.get(source, ("", 0.0))
     if time.time() >= until:
-        token = _issued(source)
-        _kept[source] = token, time.time() + _KEPT_SHARE * _life_s(token)
+        token = _request_token(source)
+        _cache[source] = token, time.time() + _CACHED_SHARE * _lifetime_s(token)
     return token
 
 
-def _issued(source: TokenSource) -> str:
+def _request_token(source: TokenSource) -> str:
     if source.url is None:
-        return _made_up(source)
+        return _unsigned_token(source)
     path = file_from_url(source.url)
     if path is not None:
         try:
-            return _checked(path.read_text().strip(), str(path))
+            return _check_token(path.read_text().strip(), str(path))
         except OSError as error:
-            raise SaslAuthenticationFailed(f"the token in {path} cannot be read: {error.strerror}") from error
-    return _asked_for(source, source.url)
+            raise SaslAuthenticationFailed(f"the token file {path} cannot be read: {error.strerror}") from error
+    return _request_from_endpoint(source, source.url)
 
 
 def file_from_url(url: str) -> Path | None:
-    """The file that a URL means, if it means one."""
+    """Return the file of a file: URL, or None for another URL."""
     if not url.startswith("file:"):
         return None
     from urllib.parse import unquote, urlsplit
@@ -71,16 +71,16 @@ def file_from_url(url: str) -> Path | None:
     return Path(unquote(urlsplit(url).path))
 
 
-def _asked_for(source: TokenSource, url: str) -> str:
-    # Loaded by those alone who need it: it would be a good part of what a node takes to start.
+def _request_from_endpoint(source: TokenSource, url: str) -> str:
+    # Imported on use, because it would add much to the start time of a node.
     import urllib.error
     import urllib.parse
     import urllib.request
 
     pair = (source.client_id, source.client_secret.value)
-    name, secret = (urllib.parse.quote_plus(each) for each in pair) if source.encode_header else pair
+    name, secret = (urllib.parse.quote_plus(part) for part in pair) if source.encode_header else pair
     form = {"grant_type": "client_credentials"} | ({"scope": source.scope} if source.scope else {})
-    request = urllib.request.Request(  # noqa: S310 - the operator's own address, whose scheme was checked
+    request = urllib.request.Request(  # noqa: S310 - a URL of the operator, whose scheme was checked
         url,
         urllib.parse.urlencode(form).encode(),
         {
@@ -92,39 +92,39 @@ def _asked_for(source: TokenSource, url: str) -> str:
     context = client_context(source.tls) if url.startswith("https:") else None
     try:
         with urllib.request.urlopen(request, timeout=source.timeout_s, context=context) as answer:  # noqa: S310
-            found = json.loads(answer.read(_MOST_BYTES))
+            response = json.loads(answer.read(_MAX_BYTES))
     except urllib.error.HTTPError as error:
-        said = error.read(500).decode(errors="replace").strip()
-        raise SaslAuthenticationFailed(f"{url} gives no token: {error.code} {error.reason}: {said}") from error
+        body = error.read(500).decode(errors="replace").strip()
+        raise SaslAuthenticationFailed(f"{url} returned no token: {error.code} {error.reason}: {body}") from error
     except (OSError, ValueError) as error:
-        raise SaslAuthenticationFailed(f"{url} gives no token: {error}") from error
-    token = found.get("access_token") or found.get("id_token") if isinstance(found, dict) else None
+        raise SaslAuthenticationFailed(f"{url} returned no token: {error}") from error
+    token = response.get("access_token") or response.get("id_token") if isinstance(response, dict) else None
     if not isinstance(token, str):
-        raise SaslAuthenticationFailed(f"{url} gives no token: there is no access_token in its answer")
-    return _checked(token, url)
+        raise SaslAuthenticationFailed(f"{url} returned no token: its response has no access_token")
+    return _check_token(token, url)
 
 
-def _checked(token: str, origin: str) -> str:
+def _check_token(token: str, origin: str) -> str:
     if not _token(token):
-        raise SaslAuthenticationFailed(f"{origin} holds no token: it is empty, or has characters that none has")
+        raise SaslAuthenticationFailed(f"{origin} has no valid token: it is empty or has invalid characters")
     return token
 
 
-def _made_up(source: TokenSource) -> str:
+def _unsigned_token(source: TokenSource) -> str:
     now = time.time()
     claims = {"iat": now, "exp": now + source.life_s, **dict(source.claims)}
-    return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."
+    return f"{_encode_part({'alg': 'none'})}.{_encode_part(claims)}."
 
 
-def _encoded(part: Mapping[str, object]) -> str:
+def _encode_part(part: Mapping[str, object]) -> str:
     return base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode()
 
 
-def _life_s(token: str) -> float:
-    """How long a token has to live, by what it says of itself; some minutes if it says nothing that can be read."""
+def _lifetime_s(token: str) -> float:
+    """Return the lifetime of a token from its `exp` claim, or a default if it has none."""
     parts = token.split(".")
     try:
         claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         return float(claims["exp"]) - time.time()
     except (IndexError, KeyError, TypeError, ValueError, binascii.Error):
-        return _DEFAULT_LIFE_S
+        return _DEFAULT_LIFETIME_S

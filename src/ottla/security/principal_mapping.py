@@ -1,7 +1,8 @@
-"""Who a certificate is of: its subject as Java writes it (RFC 2253), and what `ssl.principal.mapping.rules` make of it.
+"""Maps the subject of a certificate to a principal by `ssl.principal.mapping.rules`.
 
-A rule is DEFAULT, or `RULE:pattern/replacement/` with L or U behind it for lower or upper case; the first whose pattern
-is the whole subject counts. Patterns are Java's, replacements name groups by `$1`.
+The subject is written as Java writes it (RFC 2253). A rule is DEFAULT, or `RULE:pattern/replacement/` with an optional
+L or U for lower or upper case. The first rule whose pattern matches the whole subject applies. Patterns are Java's, and
+replacements refer to groups by `$1`.
 """
 
 import re
@@ -22,7 +23,7 @@ _KEYWORDS: Final = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-"""OpenSSL's names of what RFC 2253 has a short one for."""
+"""The short names of RFC 2253, by OpenSSL's names."""
 _OIDS: Final = {
     "emailAddress": ("1.2.840.113549.1.9.1", 0x16),
     "serialNumber": ("2.5.4.5", 0x13),
@@ -34,22 +35,22 @@ _OIDS: Final = {
     "businessCategory": ("2.5.4.15", 0x0C),
     "postalCode": ("2.5.4.17", 0x0C),
 }
-"""The others are written by number, as the bytes of a string of the kind that they usually are."""
+"""Other attributes, which Java writes as an OID with the DER of a string of their usual type."""
 _special = re.compile(r'([,+"\\<>;=])')
 _rule = re.compile(r"\s*RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)\s*|\s*DEFAULT\s*", re.DOTALL).match
 _group = re.compile(r"\\(.)|\$(\d)", re.DOTALL)
 _LONGEST_SHORT_DER: Final = 127
 
 Subject = Sequence[Sequence[tuple[str, str]]]
-"""A subject as `ssl` tells it: from the country down to the name."""
+"""A subject as `ssl` returns it, from the country to the common name."""
 
 
 class InvalidMappingRules(Exception):
-    """Mapping rules that cannot be read: where, and why."""
+    """Mapping rules that cannot be parsed."""
 
 
 class MappingRule(NamedTuple):
-    """One rule; without a pattern it leaves a subject as it is."""
+    """A mapping rule. Without a pattern it does not change the subject."""
 
     pattern: "re.Pattern[str] | None"
     replacement: str = ""
@@ -57,50 +58,50 @@ class MappingRule(NamedTuple):
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """The rules of a setting; raises InvalidRules."""
+    """Parse the rules of a setting. Raise InvalidMappingRules."""
     rules: list[MappingRule] = []
-    at = 0
-    while at < len(text.rstrip()):
-        found = _rule(text, at)
-        if found is None or (found.end() < len(text) and text[found.end()] != ","):
-            raise InvalidMappingRules(f"character {at + 1}: expected DEFAULT or RULE:pattern/replacement/[LU]")
-        rules.append(_read(found))
-        at = found.end() + 1
+    position = 0
+    while position < len(text.rstrip()):
+        match = _rule(text, position)
+        if match is None or (match.end() < len(text) and text[match.end()] != ","):
+            raise InvalidMappingRules(f"character {position + 1}: expected DEFAULT or RULE:pattern/replacement/[LU]")
+        rules.append(_parse_rule(match))
+        position = match.end() + 1
     return tuple(rules) or (MappingRule(None),)
 
 
 def principal_name(subject: Subject, rules: Sequence[MappingRule]) -> str | None:
-    """What a client with this certificate is called; None if no rule is about it."""
+    """Return the principal name for a subject, or None if no rule matches."""
     name = distinguished_name(subject)
     for rule in rules:
         if rule.pattern is None:
             return name
-        if found := rule.pattern.fullmatch(name):
-            return rule.change(_group.sub(lambda part: _part(found, part), rule.replacement))
+        if match := rule.pattern.fullmatch(name):
+            return rule.change(_group.sub(lambda reference: _expand(match, reference), rule.replacement))
     return None
 
 
 def distinguished_name(subject: Subject) -> str:
-    """The subject in one line, as Java's X500Principal has it: from the name up to the country."""
+    """Return the subject as Java's X500Principal formats it, from the common name to the country."""
     return ",".join("+".join(_attribute(*pair) for pair in part) for part in reversed(subject))
 
 
-def _read(found: "re.Match[str]") -> MappingRule:
-    if found[1] is None:
+def _parse_rule(match: "re.Match[str]") -> MappingRule:
+    if match[1] is None:
         return MappingRule(None)
     try:
-        pattern = re.compile(re.sub(r"\\/", "/", found[1]))
+        pattern = re.compile(re.sub(r"\\/", "/", match[1]))
     except re.error as error:
-        raise InvalidMappingRules(f"the pattern {found[1]!r} cannot be read: {error}") from None
+        raise InvalidMappingRules(f"the pattern {match[1]!r} is not a regular expression: {error}") from None
     changes: dict[str, Callable[[str], str]] = {"L": str.lower, "U": str.upper, "": str}
-    return MappingRule(pattern, found[2], changes[found[3]])
+    return MappingRule(pattern, match[2], changes[match[3]])
 
 
-def _part(found: "re.Match[str]", part: "re.Match[str]") -> str:
-    if part[1] is not None:
-        return part[1]
-    number = int(part[2])
-    return found[number] or "" if number <= found.re.groups else part[0]
+def _expand(match: "re.Match[str]", reference: "re.Match[str]") -> str:
+    if reference[1] is not None:
+        return reference[1]
+    number = int(reference[2])
+    return match[number] or "" if number <= match.re.groups else reference[0]
 
 
 def _attribute(name: str, value: Any) -> str:

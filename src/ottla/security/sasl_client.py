@@ -1,4 +1,4 @@
-"""The client's side of SASL: what is sent first, and what to each challenge, until there is nothing more to say."""
+"""The client's side of SASL: the first message, and the answer to each challenge."""
 
 import secrets
 from collections.abc import Mapping
@@ -11,17 +11,19 @@ _SEPARATOR = "\x01"
 
 
 class ClientExchange(Protocol):
-    """One authentication of a connection."""
+    """The client's side of one authentication."""
 
-    def first(self) -> bytes: ...
+    def first(self) -> bytes:
+        """Return the first message."""
+        ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """What is said to a challenge; None when all is said. Raises SaslAuthenticationFailed."""
+        """Return the answer to a challenge, or None if the exchange is complete. Raise SaslAuthenticationFailed."""
         ...
 
 
 class PlainExchange:
-    """PLAIN (RFC 4616): user and password as they are; for connections that nobody listens to."""
+    """PLAIN (RFC 4616): user and password in plain text, for encrypted connections."""
 
     def __init__(self, user: str, password: str) -> None:
         self._first = f"\0{user}\0{password}".encode()
@@ -34,7 +36,7 @@ class PlainExchange:
 
 
 class BearerExchange:
-    """OAUTHBEARER (RFC 7628): a token that another has issued, with Kafka's extensions (KIP-342)."""
+    """OAUTHBEARER (RFC 7628): a token from an issuer, with Kafka's extensions (KIP-342)."""
 
     def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
         pairs = "".join(f"{name}={value}{_SEPARATOR}" for name, value in extensions.items())
@@ -46,14 +48,14 @@ class BearerExchange:
 
     def answer(self, challenge: bytes) -> bytes | None:
         if self._failure is not None:
-            raise SaslAuthenticationFailed(f"the token was refused: {self._failure}")
+            raise SaslAuthenticationFailed(f"the server rejected the token: {self._failure}")
         if not challenge:
             return None
-        # The server tells what is wrong, and fails the exchange once that is confirmed.
+        # The server has sent its error, and fails the exchange after the client confirms it.
         self._failure = challenge.decode(errors="replace")
         return _SEPARATOR.encode()
 
 
 def scram_exchange(mechanism: str, user: str, password: str, *, is_token: bool) -> ScramClient:
-    """SCRAM with a nonce that was never used before."""
+    """Start SCRAM with a fresh nonce."""
     return ScramClient(mechanism, user, password, secrets.token_urlsafe(24), is_token=is_token)

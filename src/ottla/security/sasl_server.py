@@ -1,7 +1,7 @@
-"""The server's side of SASL: one exchange for each mechanism, and what it needs to know of its users.
+"""The server's side of SASL: an exchange for each mechanism.
 
-An exchange takes what the client says, one message after the other, and gives what is said to it, until it knows who
-the client is. What is wrong leaves as SaslAuthenticationFailed with what the client may be told.
+An exchange responds to the client's messages until it has authenticated the user. Errors are raised as
+SaslAuthenticationFailed; their messages are Kafka's and go to the client.
 """
 
 import base64
@@ -38,22 +38,22 @@ def _invalid(mechanism: str) -> SaslAuthenticationFailed:
 
 
 class AuthenticatedUser(NamedTuple):
-    """Who the client is, once that is known."""
+    """The user that an exchange authenticated."""
 
     user: str
     until_ms: int | None = None
-    """When what it proved that with expires, by the wall clock."""
+    """When the credential expires, by the wall clock."""
     has_token: bool = False
-    """Whether it has a delegation token of the user."""
+    """Whether the client authenticated with a delegation token of the user."""
 
 
 class ServerExchange(Protocol):
-    """One authentication of a connection."""
+    """The server's side of one authentication."""
 
     authenticated: AuthenticatedUser | None
 
     def respond(self, message: bytes) -> bytes:
-        """What is said to a client's message; raises SaslAuthenticationFailed."""
+        """Return the response to a client's message. Raise SaslAuthenticationFailed."""
         ...
 
 
@@ -68,7 +68,7 @@ class PlainServer:
         parts = message.decode(errors="replace").split("\0")
         if len(parts) != 3:
             raise SaslAuthenticationFailed(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
-        acts_for, user, password = parts
+        authorization_id, user, password = parts
         if not user:
             raise SaslAuthenticationFailed("Authentication failed: username not specified")
         if not password:
@@ -76,7 +76,7 @@ class PlainServer:
         expected = self._passwords.get(user)
         if expected is None or not hmac.compare_digest(expected.encode(), password.encode()):
             raise SaslAuthenticationFailed("Authentication failed: Invalid username or password")
-        if acts_for and acts_for != user:
+        if authorization_id and authorization_id != user:
             raise SaslAuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
@@ -85,7 +85,7 @@ class PlainServer:
 
 
 class ScramCredential(NamedTuple):
-    """What is kept of a password, and how it was made."""
+    """The stored form of a password."""
 
     salt: bytes
     keys: ScramKeys
@@ -93,19 +93,21 @@ class ScramCredential(NamedTuple):
 
 
 class ScramIdentity(NamedTuple):
-    """Whom SCRAM can find out about: who a client is that proves it, and what it proves it with."""
+    """A user that SCRAM can authenticate, with its credential."""
 
     authenticated: AuthenticatedUser
     credential: ScramCredential
 
 
 FindScramIdentity = Callable[[str], ScramIdentity | None]
-"""What is known of a name."""
+"""Looks up a user or token by name."""
 
 
 class ScramServer:
-    """SCRAM: the server knows what can check a password's proof, and proves that it does. With Kafka's extension, the
-    name may be that of a delegation token."""
+    """SCRAM: the server verifies the client's proof of a password, and proves that it knows the stored keys.
+
+    With Kafka's extension, the name can be the id of a delegation token.
+    """
 
     def __init__(self, mechanism: str, find_user: FindScramIdentity, find_token: FindScramIdentity, nonce: str) -> None:
         self._name = mechanism
@@ -121,36 +123,36 @@ class ScramServer:
         return self._begin(text) if self._first is None else self._check(text)
 
     def _begin(self, text: str) -> bytes:
-        found = _client_first(text)
-        if found is None:
+        match = _client_first(text)
+        if match is None:
             raise _invalid(self._name)
-        name = found["user"].replace("=2C", ",").replace("=3D", "=")
-        extensions = dict(each.split("=", 1) for each in found["extensions"].split(",") if each)
+        name = match["user"].replace("=2C", ",").replace("=3D", "=")
+        extensions = dict(pair.split("=", 1) for pair in match["extensions"].split(",") if pair)
         is_token = extensions.get("tokenauth", "").lower() == "true"
         identity = self._find_token(name) if is_token else self._find_user(name)
         if identity is None:
             raise _invalid(self._name)
-        acts_for = (found["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
-        if acts_for and acts_for != name:
+        authorization_id = (match["authzid"] or "").replace("=2C", ",").replace("=3D", "=")
+        if authorization_id and authorization_id != name:
             raise SaslAuthenticationFailed(
                 "Authentication failed: Client requested an authorization id that is different from username"
             )
-        nonce = found["nonce"] + self._nonce
+        nonce = match["nonce"] + self._nonce
         salt = base64.b64encode(identity.credential.salt).decode()
         first = f"r={nonce},s={salt},i={identity.credential.iterations}"
-        self._first = identity, found["bare"], first
+        self._first = identity, match["bare"], first
         return first.encode()
 
     def _check(self, text: str) -> bytes:
         assert self._first is not None
-        (proven, credential), bare, first = self._first
-        found = _client_final(text)
+        (user, credential), bare, first = self._first
+        match = _client_final(text)
         nonce = first[2 : first.index(",")]
-        if found is None or found["nonce"] != nonce:
+        if match is None or match["nonce"] != nonce:
             raise _invalid(self._name)
-        signed = ",".join((bare, first, found["without"])).encode()
+        signed = ",".join((bare, first, match["without"])).encode()
         try:
-            proof = base64.b64decode(found["proof"], validate=True)
+            proof = base64.b64decode(match["proof"], validate=True)
         except binascii.Error:
             raise _invalid(self._name) from None
         signature = hmac.digest(credential.keys.stored, signed, self._hash)
@@ -159,23 +161,23 @@ class ScramServer:
         client_key = xor(proof, signature)
         if not hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.keys.stored):
             raise _invalid(self._name)
-        self.authenticated = proven
+        self.authenticated = user
         return b"v=" + base64.b64encode(hmac.digest(credential.keys.server, signed, self._hash))
 
 
 class TokenClaims(NamedTuple):
-    """What a token that holds says: of whom it is, and for how long."""
+    """The user and the expiry of a valid token."""
 
     user: str
     until_ms: int
 
 
 CheckToken = Callable[[str], TokenClaims | None]
-"""What a token says, if it is one that is to be believed."""
+"""Validates a token. Returns None for an invalid one."""
 
 
 class BearerServer:
-    """OAUTHBEARER: another has issued a token, and the server believes it."""
+    """OAUTHBEARER: the server validates a token of an issuer."""
 
     def __init__(self, check: CheckToken) -> None:
         self._check = check
@@ -185,32 +187,32 @@ class BearerServer:
     def respond(self, message: bytes) -> bytes:
         text = message.decode("utf-8", "replace")
         if self._has_failed:
-            # The client has heard what is wrong; now the exchange fails.
+            # The client has confirmed the error, so the exchange fails now.
             raise SaslAuthenticationFailed(_INVALID_TOKEN.decode())
-        found = _bearer_first(text)
-        pairs = dict(each.split("=", 1) for each in (found["pairs"] if found else "").split(_SEPARATOR) if each)
+        match = _bearer_first(text)
+        pairs = dict(pair.split("=", 1) for pair in (match["pairs"] if match else "").split(_SEPARATOR) if pair)
         scheme, _, token = pairs.pop("auth", "").partition(" ")
-        if found is None or scheme.lower() != "bearer" or not token.strip():
+        if match is None or scheme.lower() != "bearer" or not token.strip():
             raise _invalid(_BEARER)
         try:
             claims = self._check(token.strip())
-        except RecursionError:  # of JSON that is nested without end
+        except RecursionError:  # from deeply nested JSON
             claims = None
         if claims is None:
             self._has_failed = True
             return _INVALID_TOKEN
-        acts_for = found["authzid"]
-        if acts_for and acts_for != claims.user:
+        authorization_id = match["authzid"]
+        if authorization_id and authorization_id != claims.user:
             raise SaslAuthenticationFailed(
                 "Authentication failed: Client requested an authorization id"
-                f" ({acts_for}) that is different from the token's principal name ({claims.user})"
+                f" ({authorization_id}) that is different from the token's principal name ({claims.user})"
             )
         self.authenticated = AuthenticatedUser(claims.user, claims.until_ms)
         return b""
 
 
 class UnsignedTokens(NamedTuple):
-    """Which tokens without a signature are believed (Kafka's default, for tests and trusted networks)."""
+    """The rules for tokens without a signature (Kafka's default, for tests and trusted networks)."""
 
     user_claim: str = "sub"
     scope_claim: str = "scope"
@@ -218,7 +220,7 @@ class UnsignedTokens(NamedTuple):
     skew_ms: int = 0
 
     def check(self, token: str, now_ms: int) -> TokenClaims | None:
-        """What it says, if nothing is wrong with it."""
+        """Return the claims of a valid token, else None."""
         head, _, rest = token.partition(".")
         body, _, signature = rest.partition(".")
         try:
@@ -250,4 +252,4 @@ def _number(value: object) -> float | None:
 def _scopes(value: object) -> frozenset[str]:
     if isinstance(value, str):
         return frozenset(value.split())
-    return frozenset(each for each in value if isinstance(each, str)) if isinstance(value, list) else frozenset()
+    return frozenset(scope for scope in value if isinstance(scope, str)) if isinstance(value, list) else frozenset()

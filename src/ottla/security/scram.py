@@ -1,7 +1,7 @@
-"""SCRAM (RFC 5802, RFC 7677): proof of a password that neither side sends, nor the server has.
+"""SCRAM (RFC 5802, RFC 7677): proof of a password that is never sent, and that the server does not store.
 
-Kafka adds one thing: `tokenauth=true` behind the client's nonce says that the user is a delegation token's id, and the
-password its HMAC.
+Kafka adds an extension: `tokenauth=true` after the client's nonce means that the user is the id of a delegation token,
+and the password its HMAC.
 """
 
 import base64
@@ -15,7 +15,7 @@ from ottla.protocol.errors import SaslAuthenticationFailed
 
 
 class Mechanism(NamedTuple):
-    """A SCRAM mechanism: its number in records, and its hash."""
+    """A SCRAM mechanism: its number in records, and its hash function."""
 
     number: int
     hash: str
@@ -30,7 +30,7 @@ _server_first = re.compile(
 
 
 class ScramKeys(NamedTuple):
-    """What a server keeps of a password."""
+    """The keys that a server stores for a password."""
 
     stored: bytes
     server: bytes
@@ -41,7 +41,7 @@ def salted_password(mechanism: Mechanism, password: str, salt: bytes, iterations
 
 
 def scram_keys(mechanism: Mechanism, salted: bytes) -> ScramKeys:
-    """The keys that a salted password makes."""
+    """Derive the keys from a salted password."""
     client_key = hmac.digest(salted, b"Client Key", mechanism.hash)
     return ScramKeys(
         hashlib.new(mechanism.hash, client_key).digest(), hmac.digest(salted, b"Server Key", mechanism.hash)
@@ -49,7 +49,7 @@ def scram_keys(mechanism: Mechanism, salted: bytes) -> ScramKeys:
 
 
 class ScramClient:
-    """The client's side of one exchange. `nonce` must be random, and of printable characters without commas."""
+    """The client's side of one exchange. `nonce` must be random printable characters without commas."""
 
     def __init__(self, mechanism: str, user: str, password: str, nonce: str, *, is_token: bool = False) -> None:
         self._mechanism = MECHANISMS[mechanism]
@@ -63,30 +63,32 @@ class ScramClient:
         return _GS2_HEADER + self._bare
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The proof, and then None when the server has proved that it knows the user; raises where it did not."""
+        """Return the proof, and then None if the server's signature is valid. Raise if it is not."""
         if self._expected is None:
             return self._prove(challenge)
         if not hmac.compare_digest(challenge, b"v=" + base64.b64encode(self._expected)):
-            raise SaslAuthenticationFailed("the server did not prove that it knows the user")
+            raise SaslAuthenticationFailed(
+                "the server's signature is invalid, so it does not know the user's credential"
+            )
         return None
 
     def _prove(self, challenge: bytes) -> bytes:
-        found = _server_first(challenge.decode("ascii", "replace"))
-        if found is None or not found["nonce"].startswith(self._nonce) or found["nonce"] == self._nonce:
-            raise SaslAuthenticationFailed("the server's first message is not one of SCRAM")
+        match = _server_first(challenge.decode("ascii", "replace"))
+        if match is None or not match["nonce"].startswith(self._nonce) or match["nonce"] == self._nonce:
+            raise SaslAuthenticationFailed("the server's first message is not a valid SCRAM message")
         try:
-            salt = base64.b64decode(found["salt"], validate=True)
+            salt = base64.b64decode(match["salt"], validate=True)
         except binascii.Error:
             raise SaslAuthenticationFailed("the server's salt is not base64") from None
-        iterations = int(found["iterations"])
+        iterations = int(match["iterations"])
         if iterations < MIN_ITERATIONS:
             raise SaslAuthenticationFailed(
-                f"the server asks for {iterations} iterations; {MIN_ITERATIONS} is the least"
+                f"the server requests {iterations} iterations, but at least {MIN_ITERATIONS} are required"
             )
         hash_name = self._mechanism.hash
         salted = salted_password(self._mechanism, self._password, salt, iterations)
         keys = scram_keys(self._mechanism, salted)
-        final = b"c=%b,r=%b" % (base64.b64encode(_GS2_HEADER), found["nonce"].encode())
+        final = b"c=%b,r=%b" % (base64.b64encode(_GS2_HEADER), match["nonce"].encode())
         signed = b",".join((self._bare, challenge, final))
         client_key = hmac.digest(salted, b"Client Key", hash_name)
         self._expected = hmac.digest(keys.server, signed, hash_name)

@@ -1,7 +1,7 @@
-"""The settings by which Kafka's clients are secured: `security.protocol`, `ssl.*` and `sasl.*`.
+"""The security settings of Kafka's clients: `security.protocol`, `ssl.*` and `sasl.*`.
 
-All become plain values, which may travel to other processes; files are read and servers asked where a connection is
-made. What only a JVM can do is refused with what to do instead.
+They become plain values, which can be sent to other processes. Files are read and token servers are asked when a
+connection opens. Settings that need a JVM are rejected with an alternative.
 """
 
 import re
@@ -24,7 +24,7 @@ _BEARER: Final = "OAUTHBEARER"
 _LOGINS: Final = {"PLAIN": "PlainLoginModule", _BEARER: "OAuthBearerLoginModule"} | dict.fromkeys(
     MECHANISMS, "ScramLoginModule"
 )
-"""Mechanism → the class that its `sasl.jaas.config` names."""
+"""The login module that `sasl.jaas.config` names, by mechanism."""
 _STORE_KINDS: Final = ("JKS", "PKCS12", "PEM")
 _ISSUED_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
 _UNSECURED_HANDLER: Final = "OAuthBearerUnsecuredLoginCallbackHandler"
@@ -61,7 +61,7 @@ _NO_EFFECT: Final = frozenset(
         "ssl.trustmanager.algorithm",
     ]
 )
-"""They tune the JVM's ways, or are a server's."""
+"""Accepted without effect: they tune the JVM, or are settings of servers."""
 _USED: Final = frozenset(
     [
         "sasl.jaas.config",
@@ -91,8 +91,8 @@ _USED: Final = frozenset(
     ]
 )
 _REFUSED: Final = {
-    "sasl.client.callback.handler.class": "classes of Java cannot be loaded; give credentials by sasl.jaas.config",
-    "sasl.login.class": "classes of Java cannot be loaded; give credentials by sasl.jaas.config",
+    "sasl.client.callback.handler.class": "Java classes cannot be loaded; set the credentials in sasl.jaas.config",
+    "sasl.login.class": "Java classes cannot be loaded; set the credentials in sasl.jaas.config",
     "security.providers": "classes of Java cannot be loaded; TLS is OpenSSL's here",
     "ssl.engine.factory.class": "classes of Java cannot be loaded; TLS is OpenSSL's here",
     "ssl.provider": "classes of Java cannot be loaded; TLS is OpenSSL's here",
@@ -101,7 +101,7 @@ SECURITY_SETTINGS: Final = _USED | _NO_EFFECT | frozenset(_REFUSED)
 
 
 class Sasl(NamedTuple):
-    """How a client proves who it is."""
+    """How a client authenticates with SASL."""
 
     mechanism: str
     user: str = ""
@@ -111,7 +111,7 @@ class Sasl(NamedTuple):
     extensions: tuple[tuple[str, str], ...] = ()
 
     def exchange(self) -> ClientExchange:
-        """One authentication; with OAUTHBEARER it may wait for a token, and raise SaslAuthenticationFailed."""
+        """Start an authentication. With OAUTHBEARER this may wait for a token and raise SaslAuthenticationFailed."""
         if self.mechanism == _BEARER:
             return BearerExchange(fetch_token(self.tokens), dict(self.extensions))
         if self.mechanism == "PLAIN":
@@ -120,7 +120,7 @@ class Sasl(NamedTuple):
 
 
 class Security(NamedTuple):
-    """How a client's connections are secured: in no way, by TLS, by SASL, or by both."""
+    """The security of a client's connections: TLS, SASL, both or neither."""
 
     tls: Tls | None = None
     sasl: Sasl | None = None
@@ -128,16 +128,16 @@ class Security(NamedTuple):
 
 PLAINTEXT: Final = Security()
 SecurityProvider = Callable[[], Security]
-"""Says how connections are secured that are made now: certificates may be renewed while running."""
+"""Returns the security for a new connection. Certificates may be renewed while a process runs."""
 
 
 def plaintext() -> Security:
-    """Connections that are not secured."""
+    """Return the security of plaintext connections."""
     return PLAINTEXT
 
 
 def parse_security(given: Mapping[str, str]) -> Security:
-    """What the settings among `given` ask for; raises InvalidSecurity."""
+    """Parse the security settings among `given`. Raise InvalidSecurity."""
     for name, reason in _REFUSED.items():
         if given.get(name):
             raise InvalidSecurity(name, f"cannot be set: {reason}")
@@ -151,7 +151,7 @@ def parse_security(given: Mapping[str, str]) -> Security:
 
 
 def load_security(given: Mapping[str, str]) -> Security:
-    """The same, with keys and certificates looked at: what cannot be had is told now, not by each connection."""
+    """Parse the security settings and load the keys and certificates, to report errors before the first connection."""
     security = parse_security(given)
     if security.tls is not None:
         client_context(security.tls)
@@ -159,16 +159,18 @@ def load_security(given: Mapping[str, str]) -> Security:
 
 
 def parse_tls(given: Mapping[str, str]) -> Tls:
-    """What the settings `ssl.*` ask for."""
+    """Parse the settings `ssl.*`. Raise InvalidSecurity."""
     protocols = _items(given.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3"))
-    for each in protocols:
-        if each not in PROTOCOLS:
-            raise InvalidSecurity("ssl.enabled.protocols", f"{each} is none of {', '.join(PROTOCOLS)}")
+    for protocol in protocols:
+        if protocol not in PROTOCOLS:
+            raise InvalidSecurity("ssl.enabled.protocols", f"{protocol} must be one of {', '.join(PROTOCOLS)}")
     if not protocols:
-        raise InvalidSecurity("ssl.enabled.protocols", f"names none of {', '.join(PROTOCOLS)}")
+        raise InvalidSecurity("ssl.enabled.protocols", f"must have at least one of {', '.join(PROTOCOLS)}")
     algorithm = given.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
     if algorithm not in ("https", ""):
-        raise InvalidSecurity("ssl.endpoint.identification.algorithm", "must be https, or empty for no check")
+        raise InvalidSecurity(
+            "ssl.endpoint.identification.algorithm", "must be https, or empty to skip the check of host names"
+        )
     key_password = given.get("ssl.key.password")
     return Tls(
         identity=_identity(given),
@@ -181,21 +183,21 @@ def parse_tls(given: Mapping[str, str]) -> Tls:
 
 
 def _items(text: str) -> tuple[str, ...]:
-    return tuple(each for each in _comma(text.strip()) if each)
+    return tuple(item for item in _comma(text.strip()) if item)
 
 
 def _identity(given: Mapping[str, str]) -> Store | None:
     key, chain = given.get("ssl.keystore.key"), given.get("ssl.keystore.certificate.chain")
     if (key is None) is not (chain is None):
-        there, missing = ("key", "certificate.chain") if chain is None else ("certificate.chain", "key")
-        raise InvalidSecurity(f"ssl.keystore.{there}", f"needs ssl.keystore.{missing} beside it")
+        given_one, missing = ("key", "certificate.chain") if chain is None else ("certificate.chain", "key")
+        raise InvalidSecurity(f"ssl.keystore.{given_one}", f"also needs ssl.keystore.{missing}")
     if key is None or chain is None:
         return _store(given, "keystore", "key")
     return _store({**given, "ssl.keystore.key": f"{key}\n{chain}\n"}, "keystore", "key")
 
 
 def _store(given: Mapping[str, str], which: str, inline: str) -> Store | None:
-    """The key store or trust store that settings name: a file, or text of PEM among the settings."""
+    """Return the key store or trust store of the settings: a file, or inline PEM text."""
     prefix = f"ssl.{which}."
     location, text = given.get(prefix + "location"), given.get(prefix + inline)
     kind = given.get(prefix + "type", "JKS").upper()
@@ -205,38 +207,40 @@ def _store(given: Mapping[str, str], which: str, inline: str) -> Store | None:
         raise InvalidSecurity(prefix + "type", f"must be one of {', '.join(_STORE_KINDS)}, not {kind}")
     if text:
         if location:
-            raise InvalidSecurity(prefix + inline, f"cannot be set beside {prefix}location")
+            raise InvalidSecurity(prefix + inline, f"cannot be set together with {prefix}location: remove one")
         if kind != "PEM":
             raise InvalidSecurity(prefix + inline, f"needs {prefix}type=PEM")
         return Store(prefix + inline, kind, text=Password(text))
     password = given.get(prefix + "password")
     if kind == "PEM" and password is not None:
-        raise InvalidSecurity(prefix + "password", "is for JKS and PKCS12; ssl.key.password opens a key in PEM")
+        raise InvalidSecurity(
+            prefix + "password", "is for JKS and PKCS12; for an encrypted PEM key, set ssl.key.password"
+        )
     return Store(prefix + "location", kind, location, None if password is None else Password(password))
 
 
 def _parse_sasl(given: Mapping[str, str]) -> Sasl:
     mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in _LOGINS:
-        there = ", ".join(sorted(_LOGINS))
-        hint = " (Kafka's default; set sasl.mechanism)" if "sasl.mechanism" not in given else ""
-        raise InvalidSecurity("sasl.mechanism", f"{mechanism}{hint} is not spoken here; there are {there}")
+        supported = ", ".join(sorted(_LOGINS))
+        source = " (Kafka's default)" if "sasl.mechanism" not in given else ""
+        raise InvalidSecurity("sasl.mechanism", f"{mechanism}{source} is not supported: set one of {supported}")
     if "sasl.jaas.config" not in given:
         example = f'org.apache.kafka.common.security…{_LOGINS[mechanism]} required username="…" password="…";'
-        raise InvalidSecurity("sasl.jaas.config", f"is missing: who the client is, such as {example}")
+        raise InvalidSecurity("sasl.jaas.config", f"is missing: set the client's credentials, such as {example}")
     try:
         login = parse_jaas(given["sasl.jaas.config"])
     except InvalidJaas as error:
         raise InvalidSecurity("sasl.jaas.config", str(error)) from None
     if login.name != _LOGINS[mechanism]:
         raise InvalidSecurity(
-            "sasl.jaas.config", f"{login.module} is not for {mechanism}, which takes a {_LOGINS[mechanism]}"
+            "sasl.jaas.config", f"{login.module} does not support {mechanism}: use a {_LOGINS[mechanism]}"
         )
     if mechanism == _BEARER:
         return _parse_bearer(given, login)
     for name in ("username", "password"):
         if name not in login.options:
-            raise InvalidSecurity("sasl.jaas.config", f"has no {name} for its {login.name}")
+            raise InvalidSecurity("sasl.jaas.config", f"needs the option {name} for {login.name}")
     return Sasl(
         mechanism,
         login.options["username"],
@@ -253,22 +257,22 @@ def _parse_bearer(given: Mapping[str, str], login: Login) -> Sasl:
         name = given["sasl.login.callback.handler.class"]
         raise InvalidSecurity(
             "sasl.login.callback.handler.class",
-            f"{name} cannot be loaded, as a class of Java; {_ISSUED_HANDLER} can",
+            f"{name} is a Java class, which cannot be loaded: use {_ISSUED_HANDLER}",
         )
     retriever = given.get("sasl.oauthbearer.jwt.retriever.class", _RETRIEVERS[0])
     if retriever.rpartition(".")[2] not in _RETRIEVERS:
-        known = ", ".join(_RETRIEVERS)
+        supported = ", ".join(_RETRIEVERS)
         raise InvalidSecurity(
-            "sasl.oauthbearer.jwt.retriever.class", f"{retriever} cannot be loaded; there are {known}"
+            "sasl.oauthbearer.jwt.retriever.class", f"{retriever} cannot be loaded: use one of {supported}"
         )
     url = given.get("sasl.oauthbearer.token.endpoint.url")
     if not url or not url.startswith(("http://", "https://", "file:")):
-        raise InvalidSecurity("sasl.oauthbearer.token.endpoint.url", "must be an address (https:, http: or file:)")
+        raise InvalidSecurity("sasl.oauthbearer.token.endpoint.url", "must be a URL with https:, http: or file:")
     own = "sasl.oauthbearer.client.credentials.client."
     client_id = given.get(own + "id", login.options.get("clientId"))
     secret = given.get(own + "secret", login.options.get("clientSecret"))
     if not url.startswith("file:") and (client_id is None or secret is None):
-        raise InvalidSecurity(own + "id", f"is missing, or {own}secret: who asks for tokens at {url}")
+        raise InvalidSecurity(own + "id", f"or {own}secret is missing: set both to request tokens from {url}")
     timeout = given.get("sasl.login.read.timeout.ms", "10000")
     if not timeout.isdecimal():
         raise InvalidSecurity("sasl.login.read.timeout.ms", f"must be a number of milliseconds, not {timeout!r}")
@@ -289,10 +293,10 @@ def _parse_unsecured(login: Login) -> Sasl:
         try:
             return float(text)
         except ValueError:
-            raise InvalidSecurity("sasl.jaas.config", f"the claim {text!r} is no number") from None
+            raise InvalidSecurity("sasl.jaas.config", f"the value {text!r} of a number claim is not a number") from None
 
     def items(text: str) -> tuple[str, ...]:
-        # The first character separates: "|a|b".
+        # The first character is the separator: "|a|b".
         return tuple(text[1:].split(text[0])) if text else ()
 
     claims: list[tuple[str, str | float | tuple[str, ...]]] = [
@@ -302,7 +306,7 @@ def _parse_unsecured(login: Login) -> Sasl:
     ]
     principal = login.options.get("unsecuredLoginPrincipalClaimName", "sub")
     if principal not in dict(claims):
-        raise InvalidSecurity("sasl.jaas.config", f"has no unsecuredLoginStringClaim_{principal}: who the client is")
+        raise InvalidSecurity("sasl.jaas.config", f"needs unsecuredLoginStringClaim_{principal}, the principal name")
     life_s = number(login.options.get("unsecuredLoginLifetimeSeconds", "3600"))
     return Sasl(
         _BEARER,
@@ -312,5 +316,5 @@ def _parse_unsecured(login: Login) -> Sasl:
 
 
 def _prefixed(login: Login, prefix: str, read: Callable[[str], T]) -> tuple[tuple[str, T], ...]:
-    found = login.options.items()
-    return tuple((name.removeprefix(prefix), read(value)) for name, value in found if name.startswith(prefix))
+    options = login.options.items()
+    return tuple((name.removeprefix(prefix), read(value)) for name, value in options if name.startswith(prefix))

@@ -1,7 +1,7 @@
-"""TLS as Kafka's settings describe it, as contexts of Python's `ssl`.
+"""TLS contexts of Python's `ssl` for Kafka's settings.
 
-Keys and certificates are PEM text by the time they come to the context; `keystores.py` makes that of key stores. Python
-takes a certificate chain from files only, so the text goes through one that lives in memory.
+`keystores.py` converts key stores to PEM text. Python loads a certificate chain from files only, so the text goes
+through a file in memory.
 """
 
 import functools
@@ -27,13 +27,13 @@ _CLIENT_AUTH: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTI
 
 
 class Tls(NamedTuple):
-    """How connections are encrypted, and who is believed. Plain values: it may travel to other processes."""
+    """The TLS settings of connections. Plain values, which can be sent to other processes."""
 
     identity: Store | None = None
-    """The own key and certificates."""
+    """The key and certificates of this side."""
     key_password: Password | None = None
     trusted: Store | None = None
-    """Whose certificates are believed; None: those whom the system believes."""
+    """The trusted certificates. None means those that the system trusts."""
     protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     ciphers: tuple[str, ...] = ()
     checks_host: bool = True
@@ -41,7 +41,7 @@ class Tls(NamedTuple):
 
 @functools.lru_cache(maxsize=32)
 def client_context(tls: Tls) -> ssl.SSLContext:
-    """What a client's connections use; made once, so that sessions can be resumed. Raises InvalidSecurity."""
+    """Return the context of client connections, cached so that sessions can be resumed. Raise InvalidSecurity."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _restrict(context, tls)
     if tls.trusted is None:
@@ -55,13 +55,15 @@ def client_context(tls: Tls) -> ssl.SSLContext:
 
 
 def server_context(tls: Tls, client_auth: str) -> ssl.SSLContext:
-    """What a listener's connections use; `client_auth` says whether clients show certificates: `required`, `requested`
-    or `none`. Raises InvalidSecurity."""
+    """Return the context of a listener. Raise InvalidSecurity.
+
+    `client_auth` says whether clients send certificates: `required`, `requested` or `none`.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _restrict(context, tls)
     context.options |= ssl.OP_NO_RENEGOTIATION
     if tls.identity is None:
-        raise InvalidSecurity("ssl.keystore.location", "is missing: the key and the certificate of this node")
+        raise InvalidSecurity("ssl.keystore.location", "is missing: set it to the key store of this node")
     _identify(context, tls.identity, tls.key_password)
     context.verify_mode = _CLIENT_AUTH[client_auth]
     if context.verify_mode != ssl.CERT_NONE:
@@ -73,9 +75,9 @@ def server_context(tls: Tls, client_auth: str) -> ssl.SSLContext:
 
 
 def openssl_cipher(name: str) -> str:
-    """OpenSSL's name of a cipher suite that Java calls by its registered one (TLS_ECDHE_RSA_WITH_…)."""
-    exchange, found, cipher = name.removeprefix("TLS_").partition("_WITH_")
-    if not found:
+    """Return OpenSSL's name of a cipher suite from its registered name, which Java uses (TLS_ECDHE_RSA_WITH_…)."""
+    exchange, separator, cipher = name.removeprefix("TLS_").partition("_WITH_")
+    if not separator:
         return name
     cipher = re.sub(r"AES_(128|256)", r"AES\1", cipher).replace("_CBC", "").replace("POLY1305_SHA256", "POLY1305")
     exchange = "" if exchange == "RSA" else exchange + "_"
@@ -85,20 +87,22 @@ def openssl_cipher(name: str) -> str:
 def _restrict(context: ssl.SSLContext, tls: Tls) -> None:
     versions = sorted(_VERSIONS[name] for name in tls.protocols)
     context.minimum_version, context.maximum_version = versions[0], versions[-1]
-    # Suites of TLS 1.3 have no key exchange in their names, and Python lets nobody choose among them.
+    # The names of TLS 1.3 suites have no key exchange. Python has no way to select them.
     chosen = [openssl_cipher(name) for name in tls.ciphers if not name.startswith("TLS_") or "_WITH_" in name]
     if chosen:
         try:
             context.set_ciphers(":".join(chosen))
         except ssl.SSLError:
-            raise InvalidSecurity("ssl.cipher.suites", f"none of {', '.join(tls.ciphers)} is known here") from None
+            raise InvalidSecurity(
+                "ssl.cipher.suites", f"none of {', '.join(tls.ciphers)} is supported: name suites of this OpenSSL"
+            ) from None
 
 
 def _trust(context: ssl.SSLContext, store: Store) -> None:
     try:
         context.load_verify_locations(cadata=trusted_pem(store))
     except ssl.SSLError as error:
-        raise InvalidSecurity(store.setting, f"its certificates cannot be used: {error.reason or error}") from error
+        raise InvalidSecurity(store.setting, f"its certificates cannot be loaded: {error.reason or error}") from error
 
 
 def _identify(context: ssl.SSLContext, store: Store, key_password: Password | None) -> None:
@@ -107,13 +111,15 @@ def _identify(context: ssl.SSLContext, store: Store, key_password: Password | No
         try:
             context.load_cert_chain(path, password=password or "")
         except ssl.SSLError as error:
-            why = "the key's password is wrong, or key and certificate do not belong together"
-            raise InvalidSecurity(store.setting, f"its key cannot be used ({error.reason or error}): {why}") from error
+            advice = "check the password of the key, and that the certificate belongs to the key"
+            raise InvalidSecurity(
+                store.setting, f"its key cannot be loaded ({error.reason or error}): {advice}"
+            ) from error
 
 
 @contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """A path under which the text can be read meanwhile; on Linux it never comes to a disk."""
+    """Provide a path from which the text can be read. On Linux the text is never written to a disk."""
     if hasattr(os, "memfd_create"):
         number = os.memfd_create("ottla-key")
         try:
@@ -125,7 +131,7 @@ def _as_file(text: str) -> Iterator[str]:
     else:
         import tempfile
 
-        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by its owner alone
+        with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:  # readable by its owner only
             file.write(text)
             file.flush()
             yield file.name

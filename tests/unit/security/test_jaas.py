@@ -31,13 +31,13 @@ def test_a_module_may_have_no_options() -> None:
     ("text", "said"),
     [
         ("", "the name of a login module is missing"),
-        (f"{PLAIN};", "required, or another flag, behind the login module is missing"),
-        (f"{PLAIN} always;", "'always' stands where one of required"),
-        (f'{PLAIN} required username="ann"', "it does not end with a semicolon"),
-        (f"{PLAIN} required username;", "there is no = behind the option username"),
-        (f"{PLAIN} required username=;", "a value of the option username is missing"),
-        (f'{PLAIN} required password="hush-hush;', "a quote that is not closed"),
-        (f'{PLAIN} required a="b"; {PLAIN} required;', "more than one login module"),
+        (f"{PLAIN};", "a flag such as required after the login module is missing"),
+        (f"{PLAIN} always;", "the flag 'always' must be one of required"),
+        (f'{PLAIN} required username="ann"', "it must end with a semicolon"),
+        (f"{PLAIN} required username;", "the option username must be followed by ="),
+        (f"{PLAIN} required username=;", "the value of the option username is missing"),
+        (f'{PLAIN} required password="hush-hush;', "close all quotes"),
+        (f'{PLAIN} required a="b"; {PLAIN} required;', "only one login module"),
     ],
 )
 def test_what_is_wrong_is_told_without_secrets(text: str, said: str) -> None:

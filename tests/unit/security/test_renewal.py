@@ -95,12 +95,12 @@ SIGNED = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallb
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"ssl.keystore.location": None}, "ssl.keystore.location: is missing: the key and the certificate"),
+        ({"ssl.keystore.location": None}, "ssl.keystore.location: is missing: set it to the key store"),
         ({"ssl.keystore.location": "/no/such/file"}, "ssl.keystore.location: /no/such/file cannot be read"),
         ({"ssl.principal.mapping.rules": "RULE:x"}, "ssl.principal.mapping.rules: character 1: expected DEFAULT"),
         ({"sasl.enabled.mechanisms": "GSSAPI"}, "sasl.enabled.mechanisms: GSSAPI is not supported"),
         ({PLAIN: None}, f"{PLAIN}: is missing: it has the accepted credentials for PLAIN"),
-        ({PLAIN: login("plain.PlainLoginModule")[:-1]}, f"{PLAIN}: it does not end with a semicolon"),
+        ({PLAIN: login("plain.PlainLoginModule")[:-1]}, f"{PLAIN}: it must end with a semicolon"),
         ({"sasl.server.callback.handler.class": "x.Y"}, "sasl.server.callback.handler.class: x.Y is a Java class"),
         (
             {f"{BEARER}.server.callback.handler.class": SIGNED},
@@ -116,7 +116,7 @@ SIGNED = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallb
         ),
         (
             {"inter.broker.listener.name": "SASL_SSL", "sasl.mechanism.inter.broker.protocol": "PLAIN"},
-            f"{PLAIN}: has no username for its PlainLoginModule, for SASL_SSL",
+            f"{PLAIN}: needs the option username for PlainLoginModule, for SASL_SSL",
         ),
     ],
 )
