@@ -178,7 +178,7 @@ class BrokerLivenessMonitor:
 
     def _end_session(self, broker: Broker) -> None:
         self._controller.heartbeats.shorten_session(broker.id, broker.epoch, self._now_ms(), grace_ms=_NO_GRACE_MS)
-        self._controller.fence_at_once()
+        self._controller.fence_stale_brokers_now()
 
     async def _is_dead(self, broker: Broker) -> bool:
         """Whether a broker's port refuses connections. A connection that times out proves nothing."""

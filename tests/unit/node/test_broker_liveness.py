@@ -43,7 +43,7 @@ class World:
         self.image = image_of(port)
         self.fenced_at_once = 0
         self.controller = SimpleNamespace(
-            is_active=True, heartbeats=Heartbeats(SESSION_MS), fence_at_once=self._fence_at_once
+            is_active=True, heartbeats=Heartbeats(SESSION_MS), fence_stale_brokers_now=self._fence_stale_brokers_now
         )
         self.controller.heartbeats.activate(self.image, NOW_MS)
         voter_set = VoterSet.from_voters(
@@ -74,7 +74,7 @@ class World:
         self.monitor.on_heartbeat(call, request)
         self.run()
 
-    def _fence_at_once(self) -> None:
+    def _fence_stale_brokers_now(self) -> None:
         assert self.controller.heartbeats.expired_brokers(self.now_ms)
         self.fenced_at_once += 1
 

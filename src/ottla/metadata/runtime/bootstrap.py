@@ -1,8 +1,8 @@
-"""The two files that a formatted directory starts a cluster from, in the form of metadata snapshots.
+"""The two files of a formatted directory that start a cluster, both in the format of metadata snapshots.
 
-`bootstrap.checkpoint`, in every directory, holds the records that the first controller writes into an empty metadata
-log: features and credentials. The snapshot of nothing, `00000000000000000000-0000000000.checkpoint`, in the metadata
-partition, holds the first voters of a quorum whose members are kept in the log (KIP-853).
+`bootstrap.checkpoint`, in every directory, has the records that the first controller writes into an empty metadata log:
+features and credentials. The empty snapshot, `00000000000000000000-0000000000.checkpoint`, in the metadata partition,
+has the first voters of a quorum whose voters are in the log (KIP-853).
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from ottla.storage.disk import Disk, read_file, replace_file
 BOOTSTRAP: Final = "bootstrap.checkpoint"
 METADATA_PARTITION: Final = "__cluster_metadata-0"
 EMPTY_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
-"""Named after the end offset and epoch of the log that it stands for."""
+"""The name has the end offset and the epoch of an empty log."""
 
 
 def write_bootstrap(
@@ -29,35 +29,34 @@ def write_bootstrap(
 ) -> None:
     versioned = [(record, record_version(type(record), metadata_version)) for record in records]
     batch = metadata_batch(versioned, base_offset=1, epoch=0, timestamp=now_ms)
-    header = SnapshotHeaderRecord()  # it contains no log, so that there is no last time either
+    header = SnapshotHeaderRecord()  # it contains no log, so it has no last timestamp
     content = _framed([header], [batch], 1 + len(records), now_ms)
     replace_file(disk, f"{directory}/{BOOTSTRAP}", content)
 
 
 def read_bootstrap(disk: Disk, directory: str) -> list[object]:
-    """The records to start a metadata log with; raises MalformedFile.
+    """Return the bootstrap records. Raise MalformedFile.
 
-    A directory without the file was formatted by a Kafka before 3.3, or by hand: then the newest metadata.version is
-    all there is to say.
+    A directory without the file was formatted by Kafka before 3.3, or by hand. It gets the latest metadata.version.
     """
     path = f"{directory}/{BOOTSTRAP}"
     try:
         content = read_file(disk, path)
     except FileNotFoundError:
         return [FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST)]
-    found: list[object] = []
+    bootstrap: list[object] = []
     try:
         for pos, header in read_batches(content):
             check_crc(content, pos, header)
             if not header.is_control:
-                found += (entry[2] for entry in entries(content, pos, header))
+                bootstrap += (entry[2] for entry in entries(content, pos, header))
     except ProtocolError as error:
         raise MalformedFile(path, str(error)) from None
-    return found
+    return bootstrap
 
 
 def write_first_voters(disk: Disk, directory: str, voters: VoterSet, *, kraft_version: int, now_ms: int) -> None:
-    """Make the metadata partition with a snapshot that says who votes."""
+    """Create the metadata partition with a snapshot that has the first voters."""
     partition = f"{directory}/{METADATA_PARTITION}"
     disk.make_dir(partition)
     disk.sync_dir(directory)
@@ -70,7 +69,7 @@ def write_first_voters(disk: Disk, directory: str, voters: VoterSet, *, kraft_ve
 
 
 def _framed(start: Sequence[object], content: Iterable[bytes | bytearray], end_offset: int, now_ms: int) -> bytes:
-    """A snapshot: control records, batches, and the footer without which it is not whole."""
+    """Return a snapshot: control records, batches, and the footer that completes it."""
     header = control_batch(start, base_offset=0, epoch=0, timestamp=now_ms)
     footer = control_batch([SnapshotFooterRecord()], base_offset=end_offset, epoch=0, timestamp=now_ms)
     return b"".join((header, *content, footer))

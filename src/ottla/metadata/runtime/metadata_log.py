@@ -1,8 +1,8 @@
-"""The log of the cluster's metadata on disk: `__cluster_metadata-0`, with its snapshots beside it.
+"""The metadata log on disk: `__cluster_metadata-0`, with its snapshots.
 
-A snapshot is the file `<end offset>-<epoch>.checkpoint`: a header, the records of an image, a footer. It is written
-under the name `.part` and counts when it has its own. The log before the latest snapshot may go, and the snapshots
-before it too. Opened, the log is read from its start: an image has to be built from it anyway.
+A snapshot is the file `<end offset>-<epoch>.checkpoint`: a header, the records of an image, a footer. It is written as
+`.part` and renamed when it is complete. The log and the snapshots before the latest snapshot can be deleted. Opening
+reads the whole log, because an image is built from it anyway.
 """
 
 import re
@@ -32,7 +32,7 @@ _snapshot_name = re.compile(r"(\d{20})-(\d{10})\.checkpoint").fullmatch
 
 
 class MetadataLog:
-    """The metadata log as consensus sees it, and the writes that consensus asks for."""
+    """The `LogView` of consensus, and the writes that are its effects."""
 
     def __init__(
         self, environment: LogEnvironment, directory: str, *, now_ms: int, segment_bytes: int, segment_ms: int
@@ -66,7 +66,7 @@ class MetadataLog:
 
     @classmethod
     def of(cls, settings: NodeSettings, environment: LogEnvironment, now_ms: int) -> "MetadataLog":
-        """The metadata log of a node."""
+        """Open the metadata log of a node."""
         return cls(
             environment,
             settings.metadata_log_dir,
@@ -91,7 +91,7 @@ class MetadataLog:
         return max(epoch, 0)
 
     def end_offset_for(self, epoch: int) -> OffsetAndEpoch:
-        """The largest epoch up to this one that the log knows, and where it ends; see `LogView`."""
+        """Return the largest epoch of the log up to this one, and its end offset; see `LogView`."""
         log = self.log
         earliest = self.earliest_snapshot
         found_epoch, offset = log.epochs.end_offset_for(epoch, log.log_end_offset)
@@ -102,21 +102,21 @@ class MetadataLog:
         return OffsetAndEpoch(offset, found_epoch)
 
     def read(self, offset: int, max_bytes: int) -> FileRange | bytes:
-        """Batches from an offset on, as a range of the file."""
+        """Return batches from an offset on, as a range of the file."""
         return read(self.log, offset, max_bytes, Isolation.LOG_END).records or b""
 
     def read_bytes(self, offset: int, max_bytes: int) -> bytes:
-        """Batches from an offset on: one at least if there is any, the last one possibly cut short."""
+        """Return batches from an offset on: at least one if there is any; the last one may be cut short."""
         found = read(self.log, offset, max_bytes, Isolation.LOG_END).records
         return b"" if found is None else self._disk.pread(found.file.number, found.size, found.position)
 
     def append(self, data: bytes | bytearray | memoryview, now_ms: int) -> None:
-        """Write batches that have their offsets and epochs."""
+        """Append batches, whose offsets and epochs are set."""
         written = self.log.append_fetched(data, now_ms=now_ms)
         assert written == len(data), "consensus appends whole batches"
 
     def truncate(self, offset: int, now_ms: int) -> None:
-        """Drop all from an offset on."""
+        """Truncate the log to an offset."""
         truncate_to(self.log, offset, now_ms=now_ms, producer_expiration_ms=MAX_INT64)
 
     # -- snapshots --
@@ -130,18 +130,18 @@ class MetadataLog:
         return self._snapshots[-1] if self._snapshots else None
 
     def snapshot_bytes(self, snapshot: OffsetAndEpoch) -> int | None:
-        """The size of a snapshot; None when there is no such."""
+        """Return the size of a snapshot, or None if it does not exist."""
         return self._disk.size_of(self._path(snapshot)) if snapshot in self._snapshots else None
 
     def read_snapshot(self, snapshot: OffsetAndEpoch, position: int, max_bytes: int) -> FileRange | bytes:
-        """A piece of a snapshot, as a range of its file."""
+        """Return a part of a snapshot, as a range of its file."""
         size = self.snapshot_bytes(snapshot)
         assert size is not None, f"there is no snapshot {snapshot}"
         file = LogFile(self._disk, self._path(snapshot), self._disk.open(self._path(snapshot)))
         return FileRange(file, position, max(min(max_bytes, size - position), 0))
 
     def snapshot_content(self, snapshot: OffsetAndEpoch) -> bytes:
-        """All of a snapshot."""
+        """Return the content of a snapshot."""
         file = self._disk.open(self._path(snapshot))
         try:
             return self._disk.pread(file, self._disk.size(file), 0)
@@ -149,7 +149,7 @@ class MetadataLog:
             self._disk.close(file)
 
     def write_snapshot(self, snapshot: OffsetAndEpoch, parts: Iterable[bytes | bytearray]) -> None:
-        """Write a snapshot and make it durable. May run in a thread; `add_snapshot` then makes it known."""
+        """Write a snapshot durably. This may run in a thread; `add_snapshot` then registers it."""
         part = self._path(snapshot) + _PART
         file = self._disk.create(part)
         try:
@@ -165,13 +165,13 @@ class MetadataLog:
         self._disk.sync_dir(self.directory)
 
     def add_snapshot(self, snapshot: OffsetAndEpoch) -> None:
-        """A snapshot is there: from now on the log before it may go."""
+        """Register a complete snapshot. The log before it can be deleted."""
         if snapshot not in self._snapshots:
             self._snapshots.append(snapshot)
             self._snapshots.sort()
 
     def receive_snapshot(self, snapshot: OffsetAndEpoch, position: int, data: bytes | bytearray | memoryview) -> None:
-        """Write a piece of the leader's snapshot."""
+        """Write a chunk of the leader's snapshot."""
         part = self._path(snapshot) + _PART
         file = self._disk.create(part) if position == 0 else self._disk.open(part)
         try:
@@ -180,7 +180,7 @@ class MetadataLog:
             self._disk.close(file)
 
     def install_snapshot(self, snapshot: OffsetAndEpoch, now_ms: int) -> None:
-        """The leader's snapshot is complete: it replaces all of the log."""
+        """Complete the leader's snapshot, and replace the whole log by it."""
         part = self._path(snapshot) + _PART
         file = self._disk.open(part)
         try:
@@ -193,16 +193,16 @@ class MetadataLog:
         truncate_fully(self.log, snapshot.offset, now_ms=now_ms)
 
     def forget_before(self, snapshot: OffsetAndEpoch, now_ms: int) -> None:
-        """Let the log begin with a snapshot; older snapshots, and segments that hold nothing newer, go."""
+        """Delete the snapshots before this one, and the segments that end before it."""
         self.log.high_watermark = max(self.log.high_watermark, snapshot.offset)
         advance_log_start(self.log, snapshot.offset)
         remove_expired(self.log, now_ms)
-        for old in [known for known in self._snapshots if known < snapshot]:
+        for old in [older for older in self._snapshots if older < snapshot]:
             self._snapshots.remove(old)
             self._disk.remove(self._path(old))
 
     def close(self) -> None:
-        """Make everything durable."""
+        """Flush and close the log."""
         self.log.close()
 
     def _path(self, snapshot: OffsetAndEpoch) -> str:

@@ -1,11 +1,10 @@
-"""Follows the metadata log on this node: reads what is committed, makes images of it, and tells those who act on them.
+"""The metadata publisher: reads committed records of the metadata log, builds images, and notifies subscribers.
 
-Subscribers are told in the order in which they were added, each after the one before is done: the image is replaced
-first, then replicas act, then whatever depends on them. Snapshots are written aside, when enough has come since the
-last one.
+Subscribers are called one after the other, in the order in which they were added: the image is replaced first, then
+replicas apply it, then the components that depend on replicas. Snapshots are written in the background.
 
-What this node's own controller has decided need not be read: its image is there already, and is taken as soon as all
-of its records are committed.
+The node that runs the active controller already has the images of its decisions. It adopts them when their records are
+committed, instead of reading the records again.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ logger = logging.getLogger(__name__)
 
 _READ_BYTES: Final = 8 * 1024 * 1024
 _SNAPSHOT_BATCH_RECORDS: Final = 100
-"""Written by a thread that lets others have the interpreter after each batch, which is after a millisecond."""
+"""The thread that writes a snapshot yields the interpreter after each batch, about every millisecond."""
 
 Subscriber = Callable[[Update], None]
 
 
-class Decided(NamedTuple):
-    """What the controller of this node appends: the image after it, how that came to be, and the bytes in the log."""
+class ExpectedDecision(NamedTuple):
+    """A decision that this node's controller appends: its delta, the image after it, and its size in the log."""
 
     delta: Delta
     image: Image
@@ -45,7 +44,7 @@ class Decided(NamedTuple):
 
 
 class MetadataPublisher:
-    """The cluster's metadata as this node has applied them."""
+    """The cluster's metadata as this node has applied it."""
 
     def __init__(
         self,
@@ -66,7 +65,7 @@ class MetadataPublisher:
         self._is_writing_snapshot = False
         self._position = 0
         self._quorum: QuorumDriver | None = None
-        self._decided: deque[Decided] = deque()
+        self._expected: deque[ExpectedDecision] = deque()
         self.subscribers: list[Subscriber] = []
 
     @property
@@ -75,56 +74,56 @@ class MetadataPublisher:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the log, as far as it was read, ends within a metadata transaction."""
+        """Whether the applied log ends within a metadata transaction."""
         return self._loader.in_transaction
 
     @property
     def applied_offset(self) -> int:
-        """One behind the last record that was taken in."""
+        """The offset after the last applied record."""
         return self._position
 
     def follow(self, quorum: QuorumDriver) -> None:
-        """Begin with the latest snapshot; committed records come by `on_committed`."""
+        """Load the latest snapshot. Committed records follow with `on_committed`."""
         self._quorum = quorum
         latest = quorum.log.latest_snapshot
         if latest is not None and latest != BOOTSTRAP_SNAPSHOT:
             self._load_snapshot(latest)
 
-    def expect(self, decided: Decided) -> None:
-        """The controller of this node is about to append a decision, behind all others that it told of."""
-        self._decided.append(decided)
+    def expect_decision(self, expected: ExpectedDecision) -> None:
+        """Expect a decision that the controller of this node is about to append."""
+        self._expected.append(expected)
 
-    def expect_nothing(self) -> None:
-        """What was decided here and is not committed may never be: from now on the log alone counts."""
-        self._decided.clear()
+    def forget_expected(self) -> None:
+        """Forget decisions that are not committed, and may never be. Only the log counts from here on."""
+        self._expected.clear()
 
     def on_committed(self, high_watermark: int) -> None:
-        """Take in all that is committed, and publish it."""
+        """Apply and publish all committed records."""
         assert self._quorum is not None
-        while self._decided and self._decided[0].image.offset < high_watermark:
-            self._take(self._decided.popleft())
-        if not (self._decided and self._comes_next(self._decided[0])):
+        while self._expected and self._expected[0].image.offset < high_watermark:
+            self._adopt(self._expected.popleft())
+        if not (self._expected and self._is_next(self._expected[0])):
             self._read(high_watermark)
-        # Else what is committed beyond this is a part of a decision, which is taken as a whole.
+        # Otherwise only a part of the next decision is committed, which is adopted as a whole.
 
-    def _comes_next(self, decided: Decided) -> bool:
-        """Whether nothing lies in between that is not the controller's, such as a change of the quorum's voters."""
-        return decided.delta.image.offset + 1 == self._position
+    def _is_next(self, expected: ExpectedDecision) -> bool:
+        """Whether the decision follows directly, without records of the quorum in between, such as new voters."""
+        return expected.delta.image.offset + 1 == self._position
 
-    def _take(self, decided: Decided) -> None:
-        if not self._comes_next(decided):
-            return self._read(decided.image.offset + 1)
-        update = self._loader.adopt(decided.delta, decided.image)
-        self._position = decided.image.offset + 1
-        self._bytes_since_snapshot += decided.size_bytes
-        return self._told(update)
+    def _adopt(self, expected: ExpectedDecision) -> None:
+        if not self._is_next(expected):
+            return self._read(expected.image.offset + 1)
+        update = self._loader.adopt(expected.delta, expected.image)
+        self._position = expected.image.offset + 1
+        self._bytes_since_snapshot += expected.size_bytes
+        return self._publish_update(update)
 
     def _read(self, high_watermark: int) -> None:
         assert self._quorum is not None
         log = self._quorum.log
         if self._position < log.start_offset:
             latest = log.latest_snapshot
-            assert latest is not None, "a log that does not begin at 0 has a snapshot"
+            assert latest is not None, "a log that does not start at 0 has a snapshot"
             self._load_snapshot(latest)
         while self._position < high_watermark:
             data = log.read_bytes(self._position, _READ_BYTES)
@@ -139,13 +138,13 @@ class MetadataPublisher:
     def _publish(self) -> None:
         update = self._loader.publish()
         if update is not None:
-            self._told(update)
+            self._publish_update(update)
 
-    def _told(self, update: Update) -> None:
-        self._tell(update)
+    def _publish_update(self, update: Update) -> None:
+        self._notify(update)
         self._maybe_snapshot(update)
 
-    def _tell(self, update: Update) -> None:
+    def _notify(self, update: Update) -> None:
         for subscriber in self.subscribers:
             subscriber(update)
 
@@ -166,7 +165,7 @@ class MetadataPublisher:
         )
         self._position = snapshot.offset
         self._bytes_since_snapshot = 0
-        self._tell(update)
+        self._notify(update)
 
     def _maybe_snapshot(self, update: Update) -> None:
         now_ms = self._now_ms()
@@ -193,21 +192,23 @@ class MetadataPublisher:
                 start.append(voters.to_record())
         parts = snapshot_parts(image, start, self._now_ms())
         self._background.run(
-            partial(quorum.log.write_snapshot, snapshot, parts), partial(self._written, snapshot), self._failed
+            partial(quorum.log.write_snapshot, snapshot, parts),
+            partial(self._snapshot_written, snapshot),
+            self._snapshot_failed,
         )
 
-    def _written(self, snapshot: OffsetAndEpoch, _: None) -> None:
+    def _snapshot_written(self, snapshot: OffsetAndEpoch, _: None) -> None:
         self._is_writing_snapshot = False
         assert self._quorum is not None
         self._quorum.snapshot_taken(snapshot)
 
-    def _failed(self, error: OSError) -> None:
+    def _snapshot_failed(self, error: OSError) -> None:
         self._is_writing_snapshot = False
-        logger.error("a snapshot of the metadata could not be written: %s", error)
+        logger.error("writing a metadata snapshot failed; the next one is written when it is due: %s", error)
 
 
 def snapshot_parts(image: Image, start: list[object], now_ms: int) -> Iterator[bytearray]:
-    """A snapshot's batches: control records, the image's records, and the footer without which it is not whole."""
+    """Return the batches of a snapshot: control records, the image's records, and the footer that completes it."""
     yield control_batch(start, base_offset=0, epoch=image.epoch, timestamp=now_ms)
     offset = len(start)
     chunk: list[tuple[object, int]] = []

@@ -1,7 +1,7 @@
-"""What a node is in the quorum, by its settings: voter or observer, where it listens, and whom it asks for the leader.
+"""The quorum configuration of a node, from its settings.
 
-With `controller.quorum.voters` the voters are those of the setting. With `controller.quorum.bootstrap.servers` they are
-in the metadata log (KIP-853), and the servers are only where a node without a leader asks.
+With `controller.quorum.voters` the setting has the voters. With `controller.quorum.bootstrap.servers` the voters are in
+the metadata log (KIP-853), and a node without a leader asks the servers for it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ottla.metadata.consensus.voters import Endpoint, Node, ReplicaKey, Voter, V
 def build_consensus_config(
     settings: NodeSettings, cluster_id: str, directory_id: bytes, ports: Mapping[str, int]
 ) -> ConsensusConfig:
-    """The node as a member of the quorum. A broker has no listener for it, and never votes."""
+    """Build the configuration of this node as a quorum member. A broker has no controller listener and never votes."""
     name = settings.controller_listener_names[0]
-    own = next((each for each in settings.advertised_controllers if each.name == name), None)
+    own = next((listener for listener in settings.advertised_controllers if listener.name == name), None)
     endpoints = () if own is None else (Endpoint(name, own.host or "localhost", own.port or ports.get(name, 0)),)
     return ConsensusConfig(
         local=ReplicaKey(settings.node_id, directory_id),
@@ -41,7 +41,7 @@ def build_consensus_config(
 
 
 def static_voters(settings: NodeSettings) -> VoterSet | None:
-    """The voters that the settings name; None if they are in the log."""
+    """Return the voters of `controller.quorum.voters`, or None if the log has them."""
     name = settings.controller_listener_names[0]
     if not settings.quorum_voters:
         return None
@@ -53,6 +53,6 @@ def static_voters(settings: NodeSettings) -> VoterSet | None:
 
 def _bootstrap(settings: NodeSettings) -> tuple[Node, ...]:
     if settings.quorum_voters:
-        return tuple(Node(voter, each.host, each.port) for voter, each in settings.quorum_voters.items())
+        return tuple(Node(voter, address.host, address.port) for voter, address in settings.quorum_voters.items())
     servers = enumerate(settings.quorum_bootstrap_servers)
-    return tuple(Node(-2 - number, each.host, each.port) for number, each in servers)
+    return tuple(Node(-2 - number, address.host, address.port) for number, address in servers)

@@ -1,8 +1,8 @@
-"""Carries out what consensus decides: files, messages, timers; and tells the node what was committed.
+"""The driver of consensus: files, messages and timers of a quorum member.
 
-Consensus is pure; each of its steps comes back as effects, which are done here in their order before the next step.
-Syncs of the log run aside, one for all that was written meanwhile. Answers and news go out after the step is done, so
-that whoever reacts to them finds consensus at rest.
+It carries out the effects of each step in order, as the docstring of `metadata/consensus` requires. Log flushes run in
+the background; one flush covers all writes before it. Replies and changes are delivered after the step, so that their
+receivers can start the next one.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _READ_BYTES = 4 * 1024 * 1024
 
 
 class Timers(Protocol):
-    """The event loop, as far as it is needed here."""
+    """The part of the event loop that the driver needs."""
 
     def call_later(self, delay: float, callback: Callable[[], None], /) -> Any: ...
 
 
 class Peers(Protocol):
-    """A way to send requests to other nodes."""
+    """Sends requests to other nodes."""
 
     def send(
         self,
@@ -59,18 +59,18 @@ class Peers(Protocol):
         answered: Callable[[Any], None],
         failed: Callable[[ApiError], None],
     ) -> None:
-        """Exactly one of the two is called, never at once; `failed` is told why."""
+        """Send a message. Later, call either `answered`, or `failed` with the reason."""
         ...
 
 
 class Ticket(Protocol):
-    """A request of another node that waits for its answer."""
+    """A request of another node that waits for its response."""
 
     def answer(self, response: Any) -> None: ...
 
 
 class QuorumDriver:
-    """One member of the quorum at work."""
+    """Runs one quorum member."""
 
     def __init__(
         self,
@@ -88,38 +88,40 @@ class QuorumDriver:
     ) -> None:
         self.log = log
         self.listener = config.listener
-        """The name of the listener over which members speak with each other."""
+        """The name of the listener of the quorum."""
         self._disk = disk
         self._timers = timers
         self._peers = peers
         self._now_ms = now_ms
         self._on_role = on_role
         self._on_committed = on_committed
-        self._news: deque[Change | Reply] = deque()
-        self._is_telling = False
+        self._notifications: deque[Change | Reply] = deque()
+        self._is_notifying = False
         self._timer: Any = None
         self._timer_at: int | None = None
         self.is_stopped = False
+        self._logged_leader = (-1, -1)
+        """The epoch and leader of the last log line."""
         history = _history(log, static_voters)
         stored = read_quorum_state(disk, log.directory)
         self.consensus = Consensus(config, log, stored, history, random)
 
     def start(self) -> None:
-        """Take part in the quorum."""
+        """Start taking part in the quorum."""
         self._perform(self.consensus.start(self._now_ms()))
 
     def request(self, ticket: Hashable, message: Any, version: int, listener: str) -> None:
-        """A request of another node; its answer goes to the ticket."""
+        """Handle a request of another node. The ticket gets the response."""
         self._perform(self.consensus.handle_request(ticket, message, version, listener, self._now_ms()))
 
     def propose(self, epoch: int, batch: bytearray) -> int:
-        """Append as the leader of an epoch; returns the offset of the last record. Raises NotLeader."""
+        """Append batches as the leader of an epoch, and return the last offset. Raise NotLeader if not leading it."""
         offset, effects = self.consensus.propose(epoch, batch, self._now_ms())
         self._perform(effects)
         return offset
 
     def upgrade_kraft_version(self, epoch: int, version: int) -> None:
-        """As the leader of an epoch, go to a higher kraft.version; raises an ApiError if not all are ready for it."""
+        """Raise the kraft.version as the leader of an epoch. Raise an ApiError if not all voters support it."""
         self._perform(self.consensus.upgrade_kraft_version(epoch, version, self._now_ms()))
 
     def resign(self, epoch: int) -> None:
@@ -127,11 +129,11 @@ class QuorumDriver:
         self._perform(self.consensus.resign(epoch, self._now_ms()))
 
     def shutdown(self, timeout_ms: int) -> None:
-        """Hand over and stop; `is_stopped` tells when."""
+        """Hand over leadership and stop. `is_stopped` is True afterwards."""
         self._perform(self.consensus.shutdown(timeout_ms, self._now_ms()))
 
     def snapshot_taken(self, snapshot: OffsetAndEpoch) -> None:
-        """This node wrote a snapshot: the log before it is not needed any more."""
+        """Register a snapshot that this node wrote, and drop the log before it."""
         self.log.add_snapshot(snapshot)
         self.consensus.report_snapshot_taken(snapshot.offset)
         self.log.forget_before(snapshot, self._now_ms())
@@ -147,8 +149,8 @@ class QuorumDriver:
                 if isinstance(message, Send):
                     self._send(message)
                 else:
-                    self._news.append(message)
-            self._news.extend(effects.changes)
+                    self._notifications.append(message)
+            self._notifications.extend(effects.changes)
             now_ms = self._now_ms()
             if installed is not None:
                 control = control_records(self.log.snapshot_content(installed))
@@ -158,10 +160,10 @@ class QuorumDriver:
             else:
                 break
         self._schedule()
-        self._tell()
+        self._notify()
 
     def _write(self, effects: Effects) -> OffsetAndEpoch | None:
-        """Change the log; returns a snapshot that has been installed by that."""
+        """Carry out the writes, and return the snapshot that they installed, if any."""
         now_ms, log = self._now_ms(), self.log
         for write in effects.writes:
             if isinstance(write, Append):
@@ -215,34 +217,49 @@ class QuorumDriver:
         if not self.is_stopped:
             self._perform(self.consensus.tick(self._now_ms()))
 
-    def _tell(self) -> None:
-        """Answer and report, one after the other: what is done about one may lead to the next."""
-        if self._is_telling:
+    def _notify(self) -> None:
+        """Deliver replies and changes one at a time. Each may add more, which this loop delivers, too."""
+        if self._is_notifying:
             return
-        self._is_telling = True
+        self._is_notifying = True
         try:
-            while self._news:
-                news = self._news.popleft()
-                if isinstance(news, Reply):
-                    ticket: Any = news.ticket
-                    ticket.answer(news.message)
-                elif isinstance(news, HighWatermark):
-                    self._on_committed(news.offset)
-                elif isinstance(news, RoleChanged):
-                    self._on_role(news)
+            while self._notifications:
+                notification = self._notifications.popleft()
+                if isinstance(notification, Reply):
+                    ticket: Any = notification.ticket
+                    ticket.answer(notification.message)
+                elif isinstance(notification, HighWatermark):
+                    self._on_committed(notification.offset)
+                elif isinstance(notification, RoleChanged):
+                    self._log_leader(notification)
+                    self._on_role(notification)
                 else:
-                    self._stopped(news)
+                    self._stopped(notification)
         finally:
-            self._is_telling = False
+            self._is_notifying = False
 
-    def _stopped(self, news: Stopped) -> None:
+    def _log_leader(self, change: RoleChanged) -> None:
+        """Log each leader of the quorum once, and each loss of a leader."""
+        previous, self._logged_leader = self._logged_leader, (change.epoch, change.leader_id)
+        if change.role == "resigned":
+            self._logged_leader = (change.epoch, -1)
+            if previous[1] >= 0:
+                logger.info("this node resigned as the leader of the metadata quorum in epoch %d", change.epoch)
+        elif self._logged_leader == previous:
+            return
+        elif change.leader_id >= 0:
+            logger.info("node %d leads the metadata quorum in epoch %d", change.leader_id, change.epoch)
+        elif previous[1] >= 0:
+            logger.info("the metadata quorum has no leader in epoch %d; this node is %s", change.epoch, change.role)
+
+    def _stopped(self, notification: Stopped) -> None:
         self.is_stopped = True
-        if not news.graceful:
-            logger.warning("the quorum was left before another leader was there")
+        if not notification.graceful:
+            logger.warning("left the metadata quorum before another leader was elected: the shutdown timed out")
 
 
 def control_records(data: Buffer) -> list[object]:
-    """What the control records of a snapshot or of a piece of log say, voters and versions among them."""
+    """Return the messages of the control records in a snapshot."""
     found: list[object] = []
     for pos, header in read_batches(data):
         if header.is_control:
@@ -251,7 +268,7 @@ def control_records(data: Buffer) -> list[object]:
 
 
 def _history(log: MetadataLog, static_voters: VoterSet | None) -> ControlHistory:
-    """The voters and versions that snapshot and log tell of."""
+    """Read the voters and kraft.versions of the latest snapshot and of the log."""
     history = ControlHistory(static_voters)
     latest = log.latest_snapshot
     if latest is not None:

@@ -1,4 +1,4 @@
-"""The file `quorum-state`: the epoch, leader and vote that a member of the quorum must not forget. JSON, as Kafka's."""
+"""The file `quorum-state`: epoch, leader and vote of a quorum member, as JSON in Kafka's format."""
 
 import json
 from typing import Any, Final
@@ -11,7 +11,7 @@ QUORUM_STATE: Final = "quorum-state"
 
 
 def read_quorum_state(disk: Disk, directory: str) -> QuorumState | None:
-    """What was stored last, or None; raises MalformedFile."""
+    """Read the file, or return None if there is none. Raise MalformedFile."""
     path = f"{directory}/{QUORUM_STATE}"
     try:
         content = read_file(disk, path)
@@ -21,7 +21,7 @@ def read_quorum_state(disk: Disk, directory: str) -> QuorumState | None:
         stored: dict[str, Any] = json.loads(content)
         version = stored["data_version"]
         if version not in (0, 1):
-            raise MalformedFile(path, f"version {version} instead of 0 or 1")
+            raise MalformedFile(path, f"data_version {version} is not supported; 0 and 1 are")
         state = QuorumState(
             leader_id=stored["leaderId"], leader_epoch=stored["leaderEpoch"], voted_id=stored["votedId"]
         )
@@ -38,7 +38,7 @@ def read_quorum_state(disk: Disk, directory: str) -> QuorumState | None:
 
 
 def write_quorum_state(disk: Disk, directory: str, state: QuorumState, version: int) -> None:
-    """Store it durably, before anybody hears of it."""
+    """Write the file durably."""
     stored: dict[str, Any] = {}
     if version == 0:
         stored["clusterId"] = state.cluster_id
