@@ -1,1 +1,1 @@
-"""Sockets: listeners, connections, framing, back-pressure and throttling. Knows bytes, not what they mean."""
+"""Sockets: listeners, connections, framing, back-pressure and throttling. This room handles bytes, not messages."""

@@ -12,7 +12,7 @@
 A throttled answer leads to THROTTLED, and the end of the throttle time to READING. Every state but CLOSED may change to
 CLOSING and CLOSED.
 
-The state says what becomes of the next request. What the event loop watches is not a part of it: a connection stays
+The state says what happens to the next request. What the event loop watches is not a part of it: a connection stays
 registered for reading while a request is handled, because changing that costs a system call each time.
 """
 

@@ -93,7 +93,7 @@ def _matches(expression: str, value: str | None) -> bool:
 
 @lru_cache(maxsize=256)
 def _compiled(expression: str) -> Any:
-    """Compile an expression with RE2; return None if only Java's syntax, by which the controller checks, has it."""
+    """Compile an expression with RE2; return None if RE2 lacks its syntax, which the controller does not check."""
     options = re2.Options()
     options.max_mem = _MEMORY_BYTES
     options.log_errors = False

@@ -1,6 +1,6 @@
-"""Guards take out of a request what its client may not touch, and put its error into the answer.
+"""Guards remove denied items from a request, and add their errors to the response.
 
-What Kafka answers is held against it elsewhere; here is what needs groups and transactions under way.
+The differential tests compare Kafka's answers. These tests need groups and transactions in certain states.
 """
 
 from types import SimpleNamespace
@@ -48,15 +48,15 @@ TOPIC, GROUP, TRANSACTION, CLUSTER = (
 
 
 def allowing(*allowed: tuple[ResourceType, str, Operation]) -> StandardAuthorizer:
-    """Lets the client do these things and no others."""
-    found = StandardAuthorizer()
+    """Return an authorizer that allows these actions and no others."""
+    authorizer = StandardAuthorizer()
     for number, (kind, name, operation) in enumerate(allowed):
-        found.add(number.to_bytes(16), Acl(kind, name, 3, ME, "*", operation, 3))
-    return found
+        authorizer.add(number.to_bytes(16), Acl(kind, name, 3, ME, "*", operation, 3))
+    return authorizer
 
 
 class Unanswered:
-    """Guards answer nothing themselves."""
+    """The answering side of a call, which guards never use."""
 
     def finish(self, call: Call[Any], response: Any, error: Exception | None = None, /) -> None:
         raise AssertionError(f"a guard answered with {response}")
@@ -66,7 +66,7 @@ class Unanswered:
 
 
 def guarded(request: Any, version: int, authorizer: StandardAuthorizer, response: Any = None) -> Any:
-    """What becomes of the answer; the request is changed in place."""
+    """Guard a request, which changes in place; return the amended response."""
     endpoint = BROKER_ENDPOINTS[ApiKey(schema_of(type(request)).key)]
     client = Client("10.0.0.1", "PLAINTEXT")
     client.principal = ME
@@ -192,20 +192,20 @@ class TestTransactions:
         )
         assert request.transactional_ids == ["mine"]
         assert [topic.topic for topic in state.topics] == ["good"]
-        assert [(each.transactional_id, each.error_code) for each in answer.transaction_states] == [
+        assert [(state.transactional_id, state.error_code) for state in answer.transaction_states] == [
             ("mine", 0),
             ("theirs", 53),
         ]
 
     def test_only_describable_transactions_are_listed(self) -> None:
-        listed = [list_transactions.TransactionState(transactional_id=each) for each in ("mine", "theirs")]
+        listed = [list_transactions.TransactionState(transactional_id=name) for name in ("mine", "theirs")]
         answer = guarded(
             list_transactions.ListTransactionsRequest(),
             1,
             allowing((TRANSACTION, "mine", Operation.DESCRIBE)),
             list_transactions.ListTransactionsResponse(transaction_states=listed),
         )
-        assert [each.transactional_id for each in answer.transaction_states] == ["mine"]
+        assert [state.transactional_id for state in answer.transaction_states] == ["mine"]
 
 
 class TestGroups:
@@ -234,16 +234,16 @@ class TestGroups:
             describing.ConsumerGroupDescribeResponse(groups=[group("open", "good"), group("half", "bad")]),
         )
         assert request.group_ids == ["open", "half"]
-        told = [(each.group_id, each.error_code, len(each.members)) for each in answer.groups]
-        assert told == [("open", 0, 1), ("half", 29, 0), ("closed", 30, 0)]
+        described = [(group.group_id, group.error_code, len(group.members)) for group in answer.groups]
+        assert described == [("open", 0, 1), ("half", 29, 0), ("closed", 30, 0)]
 
     def test_describe_on_the_cluster_shows_all_groups(self) -> None:
         def ask(authorizer: StandardAuthorizer) -> list[str]:
-            listed = [list_groups.ListedGroup(group_id=each) for each in ("mine", "theirs")]
+            listed = [list_groups.ListedGroup(group_id=name) for name in ("mine", "theirs")]
             answer = guarded(
                 list_groups.ListGroupsRequest(), 5, authorizer, list_groups.ListGroupsResponse(groups=listed)
             )
-            return [each.group_id for each in answer.groups]
+            return [group.group_id for group in answer.groups]
 
         assert ask(allowing((CLUSTER, CLUSTER_NAME, Operation.DESCRIBE))) == ["mine", "theirs"]
         assert ask(allowing((GROUP, "mine", Operation.READ))) == ["mine"]
@@ -260,7 +260,7 @@ class TestGroups:
         assert [topic.name for topic in answer.topics] == ["good"]
 
     def test_a_fetch_of_all_offsets_of_many_groups_shows_describable_topics(self) -> None:
-        def told(group: str) -> fetching.OffsetFetchResponseGroup:
+        def response_group(group: str) -> fetching.OffsetFetchResponseGroup:
             topics = [fetching.OffsetFetchResponseTopics(name=name) for name in ("good", "bad")]
             return fetching.OffsetFetchResponseGroup(group_id=group, topics=topics)
 
@@ -281,7 +281,7 @@ class TestGroups:
                 (GROUP, "some", Operation.DESCRIBE),
                 (TOPIC, "good", Operation.DESCRIBE),
             ),
-            fetching.OffsetFetchResponse(groups=[told("all"), some]),
+            fetching.OffsetFetchResponse(groups=[response_group("all"), some]),
         )
         assert [(group.group_id, group.topics) for group in request.groups] == [("all", None), ("some", [])]
         by_group = {group.group_id: group for group in answer.groups}
@@ -292,20 +292,20 @@ class TestGroups:
 
 
 UNGUARDED = {
-    ApiKey.FETCH: "asks for itself",
-    ApiKey.SASL_HANDSHAKE: "comes before anybody is known",
-    ApiKey.API_VERSIONS: "tells what there is",
-    ApiKey.SASL_AUTHENTICATE: "comes before anybody is known",
-    ApiKey.CREATE_DELEGATION_TOKEN: "tokens are refused as a whole",
-    ApiKey.RENEW_DELEGATION_TOKEN: "tokens are refused as a whole",
-    ApiKey.EXPIRE_DELEGATION_TOKEN: "tokens are refused as a whole",
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: "tokens are refused as a whole",
-    ApiKey.DESCRIBE_CLUSTER: "tells what is allowed, and no more",
+    ApiKey.FETCH: "its handler asks, because sessions outlast requests",
+    ApiKey.SASL_HANDSHAKE: "precedes authentication",
+    ApiKey.API_VERSIONS: "precedes authentication",
+    ApiKey.SASL_AUTHENTICATE: "precedes authentication",
+    ApiKey.CREATE_DELEGATION_TOKEN: "the handler decides about each token",
+    ApiKey.RENEW_DELEGATION_TOKEN: "the handler decides about each token",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "the handler decides about each token",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "the handler decides about each token",
+    ApiKey.DESCRIBE_CLUSTER: "returns only what the client may know",
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "about clients' own metrics",
     ApiKey.PUSH_TELEMETRY: "about clients' own metrics",
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "its handler asks, as it tells a page at a time",
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "its handler asks, because it answers in pages",
 }
-"""APIs of brokers that need no rights, and why."""
+"""APIs of brokers without a guard, and why."""
 
 
 def test_every_api_that_is_served_is_guarded() -> None:

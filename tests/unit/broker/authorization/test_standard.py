@@ -1,4 +1,4 @@
-"""What rules allow, held against a naive reading of the same rules; and the corners that matter."""
+"""Decisions of the standard authorizer, compared with a simple model, and special cases."""
 
 from typing import NamedTuple
 
@@ -43,20 +43,20 @@ def rule(
 
 
 def authorizer(*rules: Acl, **settings: bool) -> StandardAuthorizer:
-    found = StandardAuthorizer(super_users=frozenset({"User:root"}), **settings)
+    standard = StandardAuthorizer(super_users=frozenset({"User:root"}), **settings)
     for number, acl in enumerate(rules):
-        found.add(number.to_bytes(16), acl)
-    return found
+        standard.add(number.to_bytes(16), acl)
+    return standard
 
 
-def may(
-    found: StandardAuthorizer,
+def is_allowed(
+    standard: StandardAuthorizer,
     operation: Operation,
     name: str,
     client: Client = ALICE,
     kind: ResourceType = ResourceType.TOPIC,
 ) -> bool:
-    (result,) = found.authorize(Request(client), [Action(operation, kind, name)])
+    (result,) = standard.authorize(Request(client), [Action(operation, kind, name)])
     return result
 
 
@@ -82,7 +82,7 @@ actions = st.builds(
 
 
 def naive(rules: list[Acl], client: Client, action: Action, default: bool) -> bool:
-    """The rules, read one by one as the documentation has them."""
+    """A simple model: read the ACLs one by one as Kafka documents them."""
     concerning = [
         acl
         for acl in rules
@@ -112,59 +112,59 @@ def naive(rules: list[Acl], client: Client, action: Action, default: bool) -> bo
 def test_decisions_agree_with_a_simple_model(
     rules: list[Acl], asked: list[Action], default: bool, data: st.DataObject
 ) -> None:
-    found = authorizer(*rules, allow_without_rules=default)
+    standard = authorizer(*rules, allow_without_rules=default)
     client = Client()
-    assert found.authorize(Request(client), asked) == [naive(rules, client, action, default) for action in asked]
-    # Rules that go leave nothing behind.
-    gone = data.draw(st.sets(st.integers(0, max(len(rules) - 1, 0)))) if rules else set()
-    for number in gone:
-        found.remove(number.to_bytes(16), rules[number])
-    left = [acl for number, acl in enumerate(rules) if number not in gone]
-    assert found.authorize(Request(client), asked) == [naive(left, client, action, default) for action in asked]
+    assert standard.authorize(Request(client), asked) == [naive(rules, client, action, default) for action in asked]
+    # Removed ACLs have no effect.
+    removed = data.draw(st.sets(st.integers(0, max(len(rules) - 1, 0)))) if rules else set()
+    for number in removed:
+        standard.remove(number.to_bytes(16), rules[number])
+    left = [acl for number, acl in enumerate(rules) if number not in removed]
+    assert standard.authorize(Request(client), asked) == [naive(left, client, action, default) for action in asked]
 
 
 @given(st.lists(acls, max_size=6), st.booleans())
 @example([rule("*", Operation.ALL, pattern=PREFIXED), rule("*", Operation.READ, DENY)], False)
 def test_writing_anything_is_allowed_if_writing_some_name_is(rules: list[Acl], default: bool) -> None:
-    """Of names that are made up: those of the rules, and longer ones."""
-    found = authorizer(*rules, allow_without_rules=default)
+    """Candidates are the names of the ACLs, and longer ones."""
+    standard = authorizer(*rules, allow_without_rules=default)
     names = [acl.resource_name for acl in rules]
-    # A rule for names that begin with an asterisk is not one for all names.
+    # An ACL for names that begin with an asterisk is not an ACL for all names.
     candidates = ["hardcode", *(name for name in names if name != "*"), *(f"{name}!" for name in names)]
-    written = any(may(found, Operation.WRITE, name) for name in candidates)
-    if found.authorize_any(Request(), Operation.WRITE, ResourceType.TOPIC):
+    written = any(is_allowed(standard, Operation.WRITE, name) for name in candidates)
+    if standard.authorize_any(Request(), Operation.WRITE, ResourceType.TOPIC):
         assert written or default
     else:
-        assert not may(found, Operation.WRITE, "hardcode")
+        assert not is_allowed(standard, Operation.WRITE, "hardcode")
 
 
 def test_super_users_may_do_anything() -> None:
-    found = authorizer(rule("*", Operation.ALL, DENY, principal="User:*"))
-    assert may(found, Operation.DELETE, "t", Client("User:root"))
-    assert not may(found, Operation.DELETE, "t")
-    assert found.authorize_any(Request(Client("User:root")), Operation.WRITE, ResourceType.TOPIC)
+    standard = authorizer(rule("*", Operation.ALL, DENY, principal="User:*"))
+    assert is_allowed(standard, Operation.DELETE, "t", Client("User:root"))
+    assert not is_allowed(standard, Operation.DELETE, "t")
+    assert standard.authorize_any(Request(Client("User:root")), Operation.WRITE, ResourceType.TOPIC)
 
 
 def test_denying_read_does_not_deny_describe() -> None:
-    found = authorizer(rule("t", Operation.READ, DENY), rule("t", Operation.WRITE))
-    assert may(found, Operation.DESCRIBE, "t")
-    assert not may(found, Operation.READ, "t")
+    standard = authorizer(rule("t", Operation.READ, DENY), rule("t", Operation.WRITE))
+    assert is_allowed(standard, Operation.DESCRIBE, "t")
+    assert not is_allowed(standard, Operation.READ, "t")
 
 
 def test_an_acl_that_was_added_twice_applies_until_both_are_removed() -> None:
-    found = authorizer(rule("t"), rule("t"))
-    found.remove((0).to_bytes(16), rule("t"))
-    assert may(found, Operation.READ, "t")
-    found.remove((1).to_bytes(16), rule("t"))
-    assert not may(found, Operation.READ, "t")
+    standard = authorizer(rule("t"), rule("t"))
+    standard.remove((0).to_bytes(16), rule("t"))
+    assert is_allowed(standard, Operation.READ, "t")
+    standard.remove((1).to_bytes(16), rule("t"))
+    assert not is_allowed(standard, Operation.READ, "t")
 
 
 def test_a_change_clears_the_remembered_decisions() -> None:
-    found = authorizer(rule("t"))
+    standard = authorizer(rule("t"))
     for number in range(20_000):
-        assert not may(found, Operation.READ, f"other-{number}")
-    found.add(b"x" * 16, rule("other-", pattern=PREFIXED))
-    assert may(found, Operation.READ, "other-5")
+        assert not is_allowed(standard, Operation.READ, f"other-{number}")
+    standard.add(b"x" * 16, rule("other-", pattern=PREFIXED))
+    assert is_allowed(standard, Operation.READ, "other-5")
 
 
 def test_super_users_are_separated_by_semicolons() -> None:

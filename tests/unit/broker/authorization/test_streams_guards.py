@@ -1,4 +1,4 @@
-"""What clients may ask of streams groups."""
+"""Guards of the APIs for streams groups."""
 
 import pytest
 

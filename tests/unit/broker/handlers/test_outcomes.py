@@ -218,8 +218,8 @@ def test_what_cannot_be_sent_is_logged_with_its_request_and_counted(caplog: pyte
         async with serving({ApiKey.HEARTBEAT: lambda *_: UNSENDABLE}) as service:
             assert await outcome(service) == FAILED
             name = 'kafka_network_requestmetrics_errors_total{request="Heartbeat",error="UNKNOWN_SERVER_ERROR"}'
-            assert service.told()[name] == 1
-            assert service.told()['kafka_network_requestmetrics_totaltimems_count{request="Heartbeat"}'] == 1
+            assert service.metrics()[name] == 1
+            assert service.metrics()['kafka_network_requestmetrics_totaltimems_count{request="Heartbeat"}'] == 1
 
     run(test)
     assert "Heartbeat v4 has no answer that can be sent: HeartbeatRequest(" in caplog.text

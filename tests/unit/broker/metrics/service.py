@@ -1,4 +1,4 @@
-"""A dispatch on a real socket with handlers of the test's own, watched as a node watches its."""
+"""A dispatch on a real socket, with the test's handlers and a node's meters."""
 
 import asyncio
 import struct
@@ -24,7 +24,7 @@ Handler = Callable[[Call[None], Any], Any]
 
 
 class Service:
-    """Answers on one connection, and tells what was counted."""
+    """Serves one connection and reads the metrics."""
 
     def __init__(self, handlers: Mapping[ApiKey, Handler]) -> None:
         self.meters = RequestMeters()
@@ -69,7 +69,7 @@ class Service:
         body = encode(header, 2 if flexible else 1) + encode(request, version)
         self.writer.write(struct.pack(">i", len(body)) + body)
 
-    def told(self) -> Exposition:
+    def metrics(self) -> Exposition:
         return Exposition(render(self.meters.families()))
 
     def _watch(self, route: Route) -> None:

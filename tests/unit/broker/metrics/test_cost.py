@@ -1,4 +1,4 @@
-"""What watching a request costs. The figures are shown (`pytest -s`), not judged: machines differ."""
+"""The cost of a request's metrics. The figures are printed (`pytest -s`) and not checked, because machines differ."""
 
 from collections.abc import Callable
 from timeit import repeat

@@ -1,4 +1,4 @@
-"""The generated search for errors, against a naive one over every response there is."""
+"""The generated search for errors, compared with a naive one over all responses."""
 
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ class Note:
 
 
 class FewErrors(Values):
-    """Responses in which most items went well."""
+    """Responses in which most items have no error."""
 
     def fixed(self, kind: Fixed, name: str) -> Any:
         if name.endswith("error_code"):
@@ -33,18 +33,18 @@ class FewErrors(Values):
 
 
 def naive(value: Any) -> set[int]:
-    found: set[int] = set()
+    codes: set[int] = set()
     if isinstance(value, list):
         for item in value:
-            found |= naive(item)
+            codes |= naive(item)
     elif is_declared(type(value)):
         for name in schema_of(type(value)).fields:
             inner = getattr(value, name)
             if name.endswith("error_code") and inner:
-                found.add(inner)
+                codes.add(inner)
             else:
-                found |= naive(inner)
-    return found
+                codes |= naive(inner)
+    return codes
 
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.latest >= api.oldest], ids=lambda api: api.name)

@@ -1,4 +1,4 @@
-"""How idle request handlers are and how late the loop is, on a clock of the test's own."""
+"""Idle ratios of request handlers and the lag of the event loop, on a simulated clock."""
 
 import asyncio
 
@@ -11,7 +11,7 @@ SECOND = 1_000_000_000
 
 
 class Workers:
-    """The workers of a role, busy for as long as the test says."""
+    """The workers of a role, with busy times that the test sets."""
 
     def __init__(self, workers: int = 8) -> None:
         self.workers = workers
@@ -25,7 +25,7 @@ class Workers:
 
 
 class Loop:
-    """A loop whose timers the test calls, as late as it likes."""
+    """An event loop whose timers the test fires."""
 
     def __init__(self) -> None:
         self.now_ns = 5 * SECOND
@@ -38,11 +38,11 @@ class Loop:
 
 def test_idle_and_lag_over_a_quarter_of_an_hour() -> None:
     loop, workers = Loop(), Workers()
-    pulse = EventLoopMonitor(loop, {"broker": workers}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
+    monitor = EventLoopMonitor(loop, {"broker": workers}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
     minutes: list[int] = []
-    pulse.each_minute.append(lambda: minutes.append(loop.now_ns))
-    pulse.start()
-    assert pulse.idle(60) == 1.0
+    monitor.each_minute.append(lambda: minutes.append(loop.now_ns))
+    monitor.start()
+    assert monitor.idle(60) == 1.0
     for second in range(1000):
         loop.now_ns += SECOND + (100_000_000 if second == 10 else 0)
         workers.busy_ns += SECOND // 4 if second < 900 else SECOND // 2
@@ -50,21 +50,21 @@ def test_idle_and_lag_over_a_quarter_of_an_hour() -> None:
         assert callable(callback)
         callback()
     assert len(minutes) == 16
-    assert abs(pulse.idle(60) - 0.5) < 0.01
-    assert abs(pulse.idle(900) - (1 - (800 * 0.25 + 100 * 0.5) / 900)) < 0.01
-    told = Exposition(render(pulse.families()))
-    assert told["ottla_event_loop_lag_seconds_count"] == 1000
-    assert told["ottla_event_loop_lag_seconds_sum"] == 0.1
+    assert abs(monitor.idle(60) - 0.5) < 0.01
+    assert abs(monitor.idle(900) - (1 - (800 * 0.25 + 100 * 0.5) / 900)) < 0.01
+    metrics = Exposition(render(monitor.families()))
+    assert metrics["ottla_event_loop_lag_seconds_count"] == 1000
+    assert metrics["ottla_event_loop_lag_seconds_sum"] == 0.1
     name = "kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent"
-    assert abs(told[f'{name}{{window="1m"}}'] - 0.5) < 0.01
-    assert told["ottla_request_handler_busy_seconds_total"] == 275
+    assert abs(metrics[f'{name}{{window="1m"}}'] - 0.5) < 0.01
+    assert metrics["ottla_request_handler_busy_seconds_total"] == 275
 
 
 def test_each_role_has_an_idle_ratio_and_so_has_the_node() -> None:
-    """Threads keep a share of a pool busy; a handler on the loop keeps everybody from running."""
+    """Threads keep a share of a pool busy; a handler on the event loop keeps all workers busy."""
     loop, broker, controller = Loop(), Workers(8), Workers(4)
-    pulse = EventLoopMonitor(loop, {"broker": broker, "controller": controller}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
-    pulse.start()
+    monitor = EventLoopMonitor(loop, {"broker": broker, "controller": controller}, clock_ns=lambda: loop.now_ns)  # type: ignore[arg-type]
+    monitor.start()
     for _ in range(30):
         loop.now_ns += SECOND
         broker.busy_ns += SECOND // 10
@@ -73,23 +73,23 @@ def test_each_role_has_an_idle_ratio_and_so_has_the_node() -> None:
         callback = loop.due.pop()
         assert callable(callback)
         callback()
-    told = Exposition(render(pulse.families()))
+    metrics = Exposition(render(monitor.families()))
     prefix = "kafka_server_kafkarequesthandlerpool_"
     for name, idle in {
         "brokerrequesthandleravgidlepercent": 1 - 0.1 - 4 / 8,
         "controllerrequesthandleravgidlepercent": 1 - 0.2,
         "requesthandleravgidlepercent": 1 - 0.1 - 0.2 - 4 / 12,
     }.items():
-        assert abs(told[f'{prefix}{name}{{window="1m"}}'] - idle) < 0.01, name
-    assert abs(told["ottla_request_handler_busy_seconds_total"] - 30 * (0.1 + 4 + 0.2)) < 0.01
+        assert abs(metrics[f'{prefix}{name}{{window="1m"}}'] - idle) < 0.01, name
+    assert abs(metrics["ottla_request_handler_busy_seconds_total"] - 30 * (0.1 + 4 + 0.2)) < 0.01
 
 
 def test_a_blocked_event_loop_has_lag() -> None:
     async def test() -> None:
-        pulse = EventLoopMonitor(asyncio.get_running_loop(), {})
-        pulse.start()
+        monitor = EventLoopMonitor(asyncio.get_running_loop(), {})
+        monitor.start()
         await asyncio.sleep(1.1)
-        pulse.stop()
-        assert total(pulse.lags) == 1
+        monitor.stop()
+        assert total(monitor.lags) == 1
 
     asyncio.run(test())

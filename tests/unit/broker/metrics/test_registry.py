@@ -18,13 +18,13 @@ def test_counters_and_gauges_are_rendered() -> None:
     seen = registry.counter("seen_total", "Things seen.", {"kind": "a"})
     registry.read_counter("seen_total", "Things seen.", lambda: 7, {"kind": "b"})
     registry.gauge("height", "How high.", lambda: 1.5)
-    registry.gauge("unknown", "Not known now.", lambda: None)
+    registry.gauge("unknown", "Without a value now.", lambda: None)
     seen.value += 2
-    told = Exposition(registry.render())
-    assert told['seen_total{kind="a"}'] == 2
-    assert told['seen_total{kind="b"}'] == 7
-    assert told["height"] == 1.5
-    assert set(told.metrics) == {"seen_total", "height"}
+    metrics = Exposition(registry.render())
+    assert metrics['seen_total{kind="a"}'] == 2
+    assert metrics['seen_total{kind="b"}'] == 7
+    assert metrics["height"] == 1.5
+    assert set(metrics.metrics) == {"seen_total", "height"}
 
 
 def test_families_are_sorted_by_name() -> None:
@@ -36,9 +36,9 @@ def test_families_are_sorted_by_name() -> None:
 
 @pytest.mark.parametrize("text", ['a"b', "a\\b", "a\nb", "\\n", "日本", "}", ",", 'x="y",'])
 def test_label_values_survive_rendering(text: str) -> None:
-    family = gauge("told", "With \\ and \n in it.")
+    family = gauge("metrics", "With \\ and \n in it.")
     family.add(1, {"label": text})
-    ((_, labels),) = Exposition(render([family])).metrics["told"].values
+    ((_, labels),) = Exposition(render([family])).metrics["metrics"].values
     assert dict(labels) == {"label": text}
 
 
@@ -56,12 +56,12 @@ def test_histograms_and_summaries_have_all_their_parts() -> None:
     buckets, quantiles = histogram("sizes", "Sizes."), summary("times", "Times.")
     buckets.add_histogram(counts, 2, 4, 1, {"of": "x"})
     quantiles.add_summary(counts, new_counts(), 1000, {"of": "x"})
-    told = Exposition(render([buckets, quantiles]))
-    assert told['sizes_bucket{of="x",le="4.0"}'] == 2
-    assert told['sizes_bucket{of="x",le="+Inf"}'] == told['sizes_count{of="x"}'] == 4
-    assert told['sizes_sum{of="x"}'] == 6004
-    assert told['times_sum{of="x"}'] == 6.004
-    assert math.isnan(told['times{of="x",quantile="0.99"}'])
+    metrics = Exposition(render([buckets, quantiles]))
+    assert metrics['sizes_bucket{of="x",le="4.0"}'] == 2
+    assert metrics['sizes_bucket{of="x",le="+Inf"}'] == metrics['sizes_count{of="x"}'] == 4
+    assert metrics['sizes_sum{of="x"}'] == 6004
+    assert metrics['times_sum{of="x"}'] == 6.004
+    assert math.isnan(metrics['times{of="x",quantile="0.99"}'])
 
 
 def test_one_failing_metric_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,7 +79,7 @@ def test_one_failing_metric_does_not_hide_the_others(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.ERROR):
         assert set(Exposition(registry.render()).metrics) == {"sound"}
         registry.render()
-    assert len(caplog.records) == 2, "each is named once"
+    assert len(caplog.records) == 2, "each failure is logged once"
 
 
 def test_a_metric_name_can_be_registered_once() -> None:
@@ -94,7 +94,7 @@ def test_a_metric_name_can_be_registered_once() -> None:
 
 
 def test_the_process_has_metrics() -> None:
-    told = Exposition(render(process_families()))
-    assert told["process_resident_memory_bytes"] > 1_000_000
-    assert told["process_cpu_seconds_total"] > 0
-    assert 3 <= told["process_open_fds"] <= told["process_max_fds"]
+    metrics = Exposition(render(process_families()))
+    assert metrics["process_resident_memory_bytes"] > 1_000_000
+    assert metrics["process_cpu_seconds_total"] > 0
+    assert 3 <= metrics["process_open_fds"] <= metrics["process_max_fds"]

@@ -1,4 +1,4 @@
-"""The request log: what stands in a line, what never does, and that it costs nothing while it is off."""
+"""The request log: the contents of a line, what is never logged, and no hooks while it is off."""
 
 import asyncio
 import json
@@ -86,12 +86,12 @@ def test_the_log_can_be_switched_while_requests_are_in_flight(caplog: pytest.Log
 
         async with serving({ApiKey.METADATA: switch, ApiKey.FETCH: lambda call, request: FetchResponse()}) as service:
             log = RequestLog(service.meters)
-            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)  # not logged: it came before
+            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)  # not logged: it came before the switch
             await service.ask(FetchRequest(), ApiKey.FETCH, 12)
-            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)  # not logged: it ended after
+            await service.ask(MetadataRequest(), ApiKey.METADATA, 12)  # not logged: it ended after the switch
             await service.ask(FetchRequest(), ApiKey.FETCH, 12)
             assert [line["requestHeader"]["requestApiKeyName"] for line in lines(caplog)] == ["Fetch"]
-            assert service.told()['kafka_network_requestmetrics_totaltimems_count{request="Metadata"}'] == 2
+            assert service.metrics()['kafka_network_requestmetrics_totaltimems_count{request="Metadata"}'] == 2
 
     with caplog.at_level(logging.DEBUG):
         request_logger.setLevel(logging.WARNING)
@@ -138,7 +138,7 @@ def test_secrets_are_hidden() -> None:
         resources=[AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)]
     )
     shown = message_to_json(request, 1)["resources"][0]["configs"]
-    assert [each["value"] for each in shown] == [HIDDEN, HIDDEN, "1000", None]
+    assert [config["value"] for config in shown] == [HIDDEN, HIDDEN, "1000", None]
     assert "hush" not in json.dumps(message_to_json(SaslAuthenticateRequest(auth_bytes=b"hush"), 2))
 
 

@@ -1,4 +1,4 @@
-"""What is counted of requests, on real sockets."""
+"""The metrics of requests, on real sockets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -46,17 +46,17 @@ def test_requests_are_counted_by_api_and_version_with_sizes_and_times() -> None:
         async with serving({ApiKey.METADATA: metadata}) as service:
             for version in (9, 9, 12):
                 await service.ask(MetadataRequest(), ApiKey.METADATA, version)
-            told = service.told()
-            assert told[f'{PREFIX}_requests_total{{request="Metadata",version="9"}}'] == 2
-            assert told[f'{PREFIX}_requests_total{{request="Metadata",version="12"}}'] == 1
+            metrics = service.metrics()
+            assert metrics[f'{PREFIX}_requests_total{{request="Metadata",version="9"}}'] == 2
+            assert metrics[f'{PREFIX}_requests_total{{request="Metadata",version="12"}}'] == 1
             for span in ("totaltimems", "localtimems", "sendtimems", "requestbytes", "responsebytes"):
-                assert told[f'{PREFIX}_{span}_count{{request="Metadata"}}'] == 3
-                assert told[f'{PREFIX}_{span}_sum{{request="Metadata"}}'] > 0
+                assert metrics[f'{PREFIX}_{span}_count{{request="Metadata"}}'] == 3
+                assert metrics[f'{PREFIX}_{span}_sum{{request="Metadata"}}'] > 0
             for span in ("remotetimems", "throttletimems", "responsequeuetimems"):
-                assert told[f'{PREFIX}_{span}_count{{request="Metadata"}}'] == 3
-                assert told[f'{PREFIX}_{span}{{request="Metadata",quantile="0.99"}}'] == 0
-            assert told['ottla_request_time_seconds_count{request="Metadata"}'] == 3
-            assert told[f'{PREFIX}_errors_total{{request="Metadata",error="NONE"}}'] == 3
+                assert metrics[f'{PREFIX}_{span}_count{{request="Metadata"}}'] == 3
+                assert metrics[f'{PREFIX}_{span}{{request="Metadata",quantile="0.99"}}'] == 0
+            assert metrics['ottla_request_time_seconds_count{request="Metadata"}'] == 3
+            assert metrics[f'{PREFIX}_errors_total{{request="Metadata",error="NONE"}}'] == 3
 
     run(test)
 
@@ -74,11 +74,11 @@ def test_waiting_and_work_are_measured_apart() -> None:
         async with serving({ApiKey.METADATA: later, ApiKey.PRODUCE: slowly}) as service:
             await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
             await service.ask(ProduceRequest(), ApiKey.PRODUCE, 11)
-            told = service.told()
+            metrics = service.metrics()
             for name in ("Metadata", "Produce"):
-                assert told[f'{PREFIX}_remotetimems_sum{{request="{name}"}}'] >= 45
-                assert told[f'{PREFIX}_localtimems_sum{{request="{name}"}}'] < 45
-                assert told[f'{PREFIX}_totaltimems_sum{{request="{name}"}}'] >= 45
+                assert metrics[f'{PREFIX}_remotetimems_sum{{request="{name}"}}'] >= 45
+                assert metrics[f'{PREFIX}_localtimems_sum{{request="{name}"}}'] < 45
+                assert metrics[f'{PREFIX}_totaltimems_sum{{request="{name}"}}'] >= 45
 
     run(test)
 
@@ -120,11 +120,11 @@ def test_fetches_are_counted_by_kind_and_in_total() -> None:
             await service.ask(FetchRequest(), ApiKey.FETCH, 17)
             await service.ask(FetchRequest(replica_state=ReplicaState(replica_id=3)), ApiKey.FETCH, 17)
             await service.ask(FetchRequest(replica_state=ReplicaState(replica_id=4)), ApiKey.FETCH, 17)
-            told = service.told()
-            assert told[f'{PREFIX}_totaltimems_count{{request="FetchConsumer"}}'] == 2
-            assert told[f'{PREFIX}_totaltimems_count{{request="FetchFollower"}}'] == 3
-            assert told[f'{PREFIX}_totaltimems_count{{request="Fetch"}}'] == 5
-            assert told[f'{PREFIX}_requests_total{{request="FetchFollower",version="17"}}'] == 2
+            metrics = service.metrics()
+            assert metrics[f'{PREFIX}_totaltimems_count{{request="FetchConsumer"}}'] == 2
+            assert metrics[f'{PREFIX}_totaltimems_count{{request="FetchFollower"}}'] == 3
+            assert metrics[f'{PREFIX}_totaltimems_count{{request="Fetch"}}'] == 5
+            assert metrics[f'{PREFIX}_requests_total{{request="FetchFollower",version="17"}}'] == 2
 
     run(test)
 
@@ -142,12 +142,12 @@ def test_each_error_counts_once_per_response() -> None:
             await service.ask(ProduceRequest(), ApiKey.PRODUCE, 11)
             await service.ask(ProduceRequest(), ApiKey.PRODUCE, 11)
             await service.ask(FetchRequest(), ApiKey.FETCH, 12)
-            told = service.told()
+            metrics = service.metrics()
             errors = f"{PREFIX}_errors_total"
-            assert told[f'{errors}{{request="Produce",error="UNKNOWN_TOPIC_OR_PARTITION"}}'] == 2
-            assert told[f'{errors}{{request="Produce",error="NOT_LEADER_OR_FOLLOWER"}}'] == 2
-            assert told[f'{errors}{{request="Produce",error="NONE"}}'] == 0
-            assert told[f'{errors}{{request="FetchConsumer",error="NOT_LEADER_OR_FOLLOWER"}}'] == 1
+            assert metrics[f'{errors}{{request="Produce",error="UNKNOWN_TOPIC_OR_PARTITION"}}'] == 2
+            assert metrics[f'{errors}{{request="Produce",error="NOT_LEADER_OR_FOLLOWER"}}'] == 2
+            assert metrics[f'{errors}{{request="Produce",error="NONE"}}'] == 0
+            assert metrics[f'{errors}{{request="FetchConsumer",error="NOT_LEADER_OR_FOLLOWER"}}'] == 1
 
     run(test)
 
@@ -174,14 +174,14 @@ def test_every_outcome_is_counted() -> None:
             await asyncio.sleep(0.02)
             for connection in list(service.listener.connections):
                 connection.close()
-            waiting[0].answer(FetchResponse())  # nobody is there any more
-            told = service.told()
-            assert told[f'{PREFIX}_requests_total{{request="Produce",version="11"}}'] == 1
-            assert told[f'{PREFIX}_requests_total{{request="FetchConsumer",version="12"}}'] == 1
+            waiting[0].answer(FetchResponse())  # the client has disconnected
+            metrics = service.metrics()
+            assert metrics[f'{PREFIX}_requests_total{{request="Produce",version="11"}}'] == 1
+            assert metrics[f'{PREFIX}_requests_total{{request="FetchConsumer",version="12"}}'] == 1
             service.reader, service.writer = await asyncio.open_connection(*service.address)
             service.send(MetadataRequest(), ApiKey.METADATA, 12)
             assert await service.reader.read() == b""
-            assert service.told()[f'{PREFIX}_requests_total{{request="Metadata",version="12"}}'] == 1
+            assert service.metrics()[f'{PREFIX}_requests_total{{request="Metadata",version="12"}}'] == 1
 
     run(test)
 
@@ -193,9 +193,9 @@ def test_unknown_versions_add_no_metrics() -> None:
                 frame = b"\x00\x12" + version.to_bytes(2, "big") + b"\x00\x00\x00\x07\xff\xff"
                 service.writer.write(len(frame).to_bytes(4, "big") + frame)
                 await service.reader.readexactly(int.from_bytes(await service.reader.readexactly(4), "big"))
-            told = service.told()
-            assert told[f'{PREFIX}_requests_total{{request="ApiVersions",version="0"}}'] == 2
-            assert told[f'{PREFIX}_errors_total{{request="ApiVersions",error="UNSUPPORTED_VERSION"}}'] == 2
+            metrics = service.metrics()
+            assert metrics[f'{PREFIX}_requests_total{{request="ApiVersions",version="0"}}'] == 2
+            assert metrics[f'{PREFIX}_errors_total{{request="ApiVersions",error="UNSUPPORTED_VERSION"}}'] == 2
 
     run(test)
 
@@ -205,15 +205,15 @@ def test_quantiles_cover_the_last_minutes() -> None:
         async with serving({ApiKey.METADATA: metadata}) as service:
             await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
             key = f'{PREFIX}_totaltimems{{request="Metadata",quantile="0.5"}}'
-            assert service.told()[key] > 0
+            assert service.metrics()[key] > 0
             service.meters.remember()
-            assert service.told()[key] != service.told()[key], "the window begins with what was remembered"
+            assert service.metrics()[key] != service.metrics()[key], "the window begins at the last but one minute"
             await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
             service.meters.remember()
-            assert service.told()[key] > 0
+            assert service.metrics()[key] > 0
             service.meters.remember()
-            assert service.told()[key] != service.told()[key]
-            assert service.told()[f'{PREFIX}_totaltimems_count{{request="Metadata"}}'] == 2
+            assert service.metrics()[key] != service.metrics()[key]
+            assert service.metrics()[f'{PREFIX}_totaltimems_count{{request="Metadata"}}'] == 2
 
     run(test)
 
@@ -235,7 +235,7 @@ def test_a_request_that_runs_inside_another_is_not_counted_twice_as_busy() -> No
             return MetadataResponse()
 
         def answer_the_other(call: Call[None], request: Any) -> FetchResponse:
-            waiting[0].answer(MetadataResponse())  # its connection goes on with the next request, here and now
+            waiting[0].answer(MetadataResponse())  # the next request of its connection runs inside this call
             return FetchResponse()
 
         async with serving({ApiKey.METADATA: wait_or_answer, ApiKey.FETCH: answer_the_other}) as service:
@@ -253,7 +253,7 @@ def test_a_request_that_runs_inside_another_is_not_counted_twice_as_busy() -> No
 
 
 def test_verifications_of_transactions_and_listings_of_client_metrics_have_kinds_of_their_own() -> None:
-    """As Kafka 4.3.1 names them: a check is not an addition, but its errors are; a listing of v0 counts for both."""
+    """The kinds of Kafka 4.3.1: a verification is not an addition, but its errors are; a v0 listing counts as both."""
 
     async def test() -> None:
         def add(call: Call[None], request: Any) -> AddPartitionsToTxnResponse:
@@ -264,7 +264,7 @@ def test_verifications_of_transactions_and_listings_of_client_metrics_have_kinds
 
         def change(*only_checked: bool) -> AddPartitionsToTxnRequest:
             return AddPartitionsToTxnRequest(
-                transactions=[AddPartitionsToTxnTransaction(verify_only=each) for each in only_checked]
+                transactions=[AddPartitionsToTxnTransaction(verify_only=verify_only) for verify_only in only_checked]
             )
 
         async with serving({ApiKey.ADD_PARTITIONS_TO_TXN: add, ApiKey.LIST_CONFIG_RESOURCES: listing}) as service:
@@ -279,13 +279,13 @@ def test_verifications_of_transactions_and_listings_of_client_metrics_have_kinds
                 await service.ask(request, ApiKey.ADD_PARTITIONS_TO_TXN, version)
             for version in (0, 1, 1):
                 await service.ask(ListConfigResourcesRequest(), ApiKey.LIST_CONFIG_RESOURCES, version)
-            told = service.told()
+            metrics = service.metrics()
 
             def count(kind: str) -> float:
-                return told[f'{PREFIX}_totaltimems_count{{request="{kind}"}}']
+                return metrics[f'{PREFIX}_totaltimems_count{{request="{kind}"}}']
 
             def errors(kind: str, name: str) -> float:
-                return told[f'{PREFIX}_errors_total{{request="{kind}",error="{name}"}}']
+                return metrics[f'{PREFIX}_errors_total{{request="{kind}",error="{name}"}}']
 
             assert (count("AddPartitionsToTxn"), count("AddPartitionsToTxnVerification")) == (3, 3)
             assert errors("AddPartitionsToTxn", "CLUSTER_AUTHORIZATION_FAILED") == 2

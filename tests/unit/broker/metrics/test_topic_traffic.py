@@ -1,4 +1,4 @@
-"""What goes in and out of topics, read off real logs on a disk in memory."""
+"""The traffic of topics, measured on real logs on a disk in memory."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ class Broker(Applied):
         return len(data)
 
 
-def told(topics: TopicTrafficMeters) -> Exposition:
+def read_metrics(topics: TopicTrafficMeters) -> Exposition:
     return Exposition(render(topics.families()))
 
 
@@ -76,7 +76,7 @@ def test_incoming_bytes_are_the_growth_of_logs_over_many_segments() -> None:
         if step % 7 == 0:
             topics.measure_growth()
     assert len(broker.partitions.get("old", 0).log.segments) > 5
-    seen = told(topics)
+    seen = read_metrics(topics)
     for name, size in sizes.items():
         assert seen[f'{PREFIX}_bytesin_total{{topic="{name}"}}'] == size
         assert seen[f'{PREFIX}_messagesin_total{{topic="{name}"}}'] == 100
@@ -89,8 +89,8 @@ def test_the_growth_of_a_follower_counts_as_replication() -> None:
     topics.start()
     size = broker.append("t", b"x")
     broker.partitions.get("t", 0).is_leader = False
-    assert told(topics)[f'{PREFIX}_replicationbytesin_total{{topic="t"}}'] == size
-    assert told(topics)[f'{PREFIX}_bytesin_total{{topic="t"}}'] == 0
+    assert read_metrics(topics)[f'{PREFIX}_replicationbytesin_total{{topic="t"}}'] == size
+    assert read_metrics(topics)[f'{PREFIX}_bytesin_total{{topic="t"}}'] == 0
 
 
 def test_outgoing_bytes_are_counted_for_consumers_and_followers() -> None:
@@ -98,21 +98,21 @@ def test_outgoing_bytes_are_counted_for_consumers_and_followers() -> None:
     broker.create("t")
     topics = TopicTrafficMeters(broker.partitions)
     topics.start()
-    look = topics.count_fetch_response
+    count = topics.count_fetch_response
     consumer, follower = (Meter(BY_KEY[ApiKey.FETCH], kind, 12) for kind in ("FetchConsumer", "FetchFollower"))
     parts = [PartitionData(records=b"x" * 10), PartitionData(records=b""), PartitionData(error_code=6, records=None)]
     by_name = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=parts)])
     by_id = FetchResponse(responses=[FetchableTopicResponse(topic_id=ID, partitions=parts)])
-    look(consumer, by_name)
-    look(consumer, by_id)
-    look(follower, by_id)
-    look(consumer, FetchResponse(responses=[FetchableTopicResponse(topic="made up", partitions=parts)]))
-    seen = told(topics)
+    count(consumer, by_name)
+    count(consumer, by_id)
+    count(follower, by_id)
+    count(consumer, FetchResponse(responses=[FetchableTopicResponse(topic="made up", partitions=parts)]))
+    seen = read_metrics(topics)
     assert seen[f'{PREFIX}_bytesout_total{{topic="t"}}'] == 20
     assert seen[f'{PREFIX}_replicationbytesout_total{{topic="t"}}'] == 10
     assert seen[f'{PREFIX}_failedfetchrequests_total{{topic="t"}}'] == 3
     assert consumer.errors == {6: 3}
-    look(consumer, FetchResponse(error_code=70))
+    count(consumer, FetchResponse(error_code=70))
     assert consumer.errors == {6: 3, 70: 1}
     assert "made up" not in render(topics.families())
 
@@ -131,7 +131,7 @@ def test_produces_are_counted_with_their_errors() -> None:
         ]
     )
     topics.count_produce_response(meter, response)
-    assert told(topics)[f'{PREFIX}_failedproducerequests_total{{topic="t"}}'] == 3
+    assert read_metrics(topics)[f'{PREFIX}_failedproducerequests_total{{topic="t"}}'] == 3
     assert (meter.errors, meter.failures) == ({3: 1, 6: 1}, 1)
 
 
@@ -141,12 +141,12 @@ def test_a_recreated_topic_starts_with_new_counts() -> None:
     topics = TopicTrafficMeters(broker.partitions)
     topics.start()
     broker.append("t", b"x")
-    assert told(topics)[f'{PREFIX}_messagesin_total{{topic="t"}}'] == 1
+    assert read_metrics(topics)[f'{PREFIX}_messagesin_total{{topic="t"}}'] == 1
     broker.delete("t", topics)
     assert render(topics.families()) == "\n"
     broker.create("t", topic_id=bytes(16)[:-1] + b"\x07")
     broker.append("t", b"x", b"y")
-    assert told(topics)[f'{PREFIX}_messagesin_total{{topic="t"}}'] == 2
+    assert read_metrics(topics)[f'{PREFIX}_messagesin_total{{topic="t"}}'] == 2
 
 
 def test_deleted_topics_leave_nothing_and_each_costs_the_same() -> None:

@@ -477,7 +477,7 @@ def test_an_address_in_use_is_named_in_the_error() -> None:
 
 
 def test_an_address_taken_between_bind_and_listen_is_named_in_the_error() -> None:
-    """Two that have only bound it, such as nodes that start together, find out when they listen."""
+    """Two listeners can bind the same address, as two nodes that start together; the second fails to listen."""
 
     async def test() -> None:
         one, other = unbound("ONE"), unbound("OTHER")
@@ -574,7 +574,7 @@ def test_an_address_beyond_its_rate_is_delayed_and_closed() -> None:
                 assert await reader.read() == b""
             writer.close()
             assert server.listener.refused == 1
-            # What waits is closed with the listener.
+            # Closing the listener closes the delayed connections.
             counts.throttle_ms = lambda _: 100_000
             reader, writer = await server.connect()
             while server.listener.refused < 2:
@@ -676,7 +676,7 @@ def test_pipelined_requests_of_all_kinds_are_answered_in_order(seed: int) -> Non
 
 
 class Spy:
-    """A connection's socket, with the number of buffers that each call was given."""
+    """The socket of a connection, and the number of buffers in each call."""
 
     def __init__(self, connection: Connection) -> None:
         self.sock = connection._socket

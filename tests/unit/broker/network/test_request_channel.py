@@ -83,10 +83,12 @@ def test_a_connection_that_closes_while_it_waits_for_room_blocks_no_other() -> N
                 writer.write(frame(b"x"))
                 await asyncio.sleep(0.01)
             assert len(server.request_channel.blocked) == 2
-            (gone, _) = [
-                each for each in server.listener.connections if each._take_room in server.request_channel.blocked
+            (waiting, _) = [
+                connection
+                for connection in server.listener.connections
+                if connection._take_room in server.request_channel.blocked
             ]
-            gone.close("the test ends it")
+            waiting.close("the test ends it")
             assert len(server.request_channel.blocked) == 1
             server.request_channel.release()
             answers = await asyncio.gather(*(reader.read(5) for reader, _ in streams), return_exceptions=True)
@@ -98,7 +100,7 @@ def test_a_connection_that_closes_while_it_waits_for_room_blocks_no_other() -> N
 
 
 def test_tls_connections_wait_for_room_without_losing_data(tmp_path: Path) -> None:
-    """What was decrypted already waits inside of the connection, and no readable socket says so."""
+    """Decrypted bytes wait inside the connection, and the event loop does not report them."""
     authority = Authority(tmp_path)
     identity = tmp_path / "server.pem"
     identity.write_text(authority.sign("CN=server", "localhost").pem)
@@ -147,7 +149,7 @@ def test_tls_connections_wait_for_room_without_losing_data(tmp_path: Path) -> No
             return [await receive(reader) for _ in bodies]
 
         answers = await asyncio.gather(*(receive_all(reader) for reader, _ in others))
-        assert all(each == bodies for each in answers)
+        assert all(answer == bodies for answer in answers)
         for _, writer in streams:
             writer.close()
         listener.close()
@@ -158,7 +160,7 @@ def test_tls_connections_wait_for_room_without_losing_data(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("workers", [1, 2, 1000])
 def test_handlers_nest_to_a_limited_depth(workers: int) -> None:
-    """Each handler answers the next connection, whose second request then has a handler that answers the next one."""
+    """Each handler answers a waiting connection, whose next request then runs inside that handler."""
     waiting: list[Request] = []
     depth = deepest = 0
 
@@ -342,12 +344,12 @@ def test_time_in_threads_is_a_share_of_the_pool() -> None:
 
 
 def test_responses_wait_for_a_client_that_does_not_read() -> None:
-    """Responses to requests that came together go out together; those of which the socket takes nothing are queued."""
+    """Responses to pipelined requests are sent together; responses of which the socket takes nothing are queued."""
 
     async def test() -> None:
         async with serving_api({ApiKey.HEARTBEAT: lambda *_: HeartbeatResponse()}) as service:
             await service.ask(HeartbeatRequest(), ApiKey.HEARTBEAT, VERSION)
-            assert service.told()[SPAN.format("responsequeuetimems", "sum")] == 0
+            assert service.metrics()[SPAN.format("responsequeuetimems", "sum")] == 0
             transport = service.writer.transport
             assert isinstance(transport, asyncio.ReadTransport)
             transport.pause_reading()
@@ -367,17 +369,17 @@ def test_responses_wait_for_a_client_that_does_not_read() -> None:
                 await service.reader.readexactly(size)
             await asyncio.sleep(0.01)
             assert connection.waiting_answers == 0
-            told = service.told()
-            assert told[SPAN.format("responsequeuetimems", "sum")] >= 100
-            spans = [told[SPAN.format(name, "sum")] for name in SPANS if name != "throttletimems"]
+            metrics = service.metrics()
+            assert metrics[SPAN.format("responsequeuetimems", "sum")] >= 100
+            spans = [metrics[SPAN.format(name, "sum")] for name in SPANS if name != "throttletimems"]
             assert sum(spans[1:]) == pytest.approx(spans[0], rel=0.01)
-            assert told[SPAN.format("responsequeuetimems", "count")] == count + 1
+            assert metrics[SPAN.format("responsequeuetimems", "count")] == count + 1
 
     run(test)
 
 
 def test_a_request_that_waits_is_answered_when_its_operation_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """The failure of one operation in purgatory is its own: the others complete, and its client gets an error."""
+    """If one operation in the purgatory fails, its client gets an error and the other operations complete."""
 
     async def test() -> None:
         waiting, completions = WaitingList(), Completions()

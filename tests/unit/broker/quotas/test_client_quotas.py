@@ -1,4 +1,4 @@
-"""Who has which quota, who shares it, and how long one waits who used more."""
+"""Client quotas: which quota applies, which clients share it, and throttle times."""
 
 import pytest
 
@@ -20,63 +20,63 @@ ENTITIES: list[Entity] = [
 ]
 
 
-def produced(found: ClientQuotas, size: float, user: str = "u", client_id: str = "c", now_ms: int = NOW) -> int:
-    return found.use(found.produced, user, client_id, size, now_ms)
+def produced(quotas: ClientQuotas, size: float, user: str = "u", client_id: str = "c", now_ms: int = NOW) -> int:
+    return quotas.use(quotas.produced, user, client_id, size, now_ms)
 
 
-class TestClosest:
+class TestMostSpecificQuota:
     @pytest.mark.parametrize("number", range(len(ENTITIES)))
-    def test_it_counts(self, number: int) -> None:
-        found = ClientQuotas()
+    def test_the_most_specific_quota_applies(self, number: int) -> None:
+        quotas = ClientQuotas()
         for place, entity in enumerate(ENTITIES[number:]):
-            found.set(quota_entity(entity), {"producer_byte_rate": 100.0 + place})
-        share = found.produced.find_share("u", "c", NOW)
+            quotas.set(quota_entity(entity), {"producer_byte_rate": 100.0 + place})
+        share = quotas.produced.find_share("u", "c", NOW)
         assert share is not None
         assert share.limit == 100
 
     def test_without_a_quota_there_is_no_limit(self) -> None:
-        found = ClientQuotas()
-        found.set(quota_entity({"user": "somebody"}), {"producer_byte_rate": 1.0})
-        assert found.is_active
-        assert produced(found, 1e12) == 0
+        quotas = ClientQuotas()
+        quotas.set(quota_entity({"user": "somebody"}), {"producer_byte_rate": 1.0})
+        assert quotas.is_active
+        assert produced(quotas, 1e12) == 0
 
     def test_a_removed_quota_no_longer_counts(self) -> None:
-        found = ClientQuotas()
-        found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1.0})
-        assert produced(found, 1e6) > 0
-        found.set(quota_entity({"user": "u"}), None)
-        assert not found.is_active
-        assert produced(found, 1e6) == 0
+        quotas = ClientQuotas()
+        quotas.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1.0})
+        assert produced(quotas, 1e6) > 0
+        quotas.set(quota_entity({"user": "u"}), None)
+        assert not quotas.is_active
+        assert produced(quotas, 1e6) == 0
 
     def test_usage_stays_when_the_limit_changes(self) -> None:
-        found = ClientQuotas()
-        found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1e6})
-        assert produced(found, 50_000) == 0
-        found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1000.0})
-        assert produced(found, 0) == 40_000
+        quotas = ClientQuotas()
+        quotas.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1e6})
+        assert produced(quotas, 50_000) == 0
+        quotas.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1000.0})
+        assert produced(quotas, 0) == 40_000
 
 
 class TestSharing:
     def test_all_clients_of_a_user_share_its_quota(self) -> None:
-        found = ClientQuotas()
-        found.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1000.0})
-        assert produced(found, 10_000, client_id="one") == 0
-        assert produced(found, 10_000, client_id="two") == 10_000
-        assert produced(found, 10_000, user="other") == 0
+        quotas = ClientQuotas()
+        quotas.set(quota_entity({"user": "u"}), {"producer_byte_rate": 1000.0})
+        assert produced(quotas, 10_000, client_id="one") == 0
+        assert produced(quotas, 10_000, client_id="two") == 10_000
+        assert produced(quotas, 10_000, user="other") == 0
 
     def test_a_default_quota_is_not_shared(self) -> None:
-        found = ClientQuotas()
-        found.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1000.0})
-        assert produced(found, 10_000, client_id="one") == 0
-        assert produced(found, 10_000, client_id="two") == 0
-        assert produced(found, 10_000, client_id="one", user="other") == 10_000
+        quotas = ClientQuotas()
+        quotas.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1000.0})
+        assert produced(quotas, 10_000, client_id="one") == 0
+        assert produced(quotas, 10_000, client_id="two") == 0
+        assert produced(quotas, 10_000, client_id="one", user="other") == 10_000
 
     def test_idle_clients_are_forgotten_when_there_are_many(self) -> None:
-        found = ClientQuotas()
-        found.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1000.0})
+        quotas = ClientQuotas()
+        quotas.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1000.0})
         for number in range(30_000):
-            produced(found, 1, client_id=str(number), now_ms=NOW + number * 10)
-        assert len(found.produced._used) <= 10_000
+            produced(quotas, 1, client_id=str(number), now_ms=NOW + number * 10)
+        assert len(quotas.produced._used) <= 10_000
 
 
 class TestRate:
@@ -130,34 +130,34 @@ class TestTokenBucket:
 
 class TestAddresses:
     def test_an_address_that_connects_too_often_waits_a_window_at_most(self) -> None:
-        found = ClientQuotas(Windows(2, 1000))
-        found.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
-        waits = [found.record_connection("10.0.0.1", NOW) for _ in range(4)]
+        quotas = ClientQuotas(Windows(2, 1000))
+        quotas.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
+        waits = [quotas.record_connection("10.0.0.1", NOW) for _ in range(4)]
         assert waits == [0, 1000, 1000, 1000]
-        assert found.record_connection("10.0.0.2", NOW) == 0
-        found.set(quota_entity({"ip": "10.0.0.1"}), {"connection_creation_rate": 100.0})
-        assert found.record_connection("10.0.0.1", NOW) == 0
+        assert quotas.record_connection("10.0.0.2", NOW) == 0
+        quotas.set(quota_entity({"ip": "10.0.0.1"}), {"connection_creation_rate": 100.0})
+        assert quotas.record_connection("10.0.0.1", NOW) == 0
 
     def test_one_fetch_gets_no_more_than_the_windows_allow(self) -> None:
-        found = ClientQuotas()
-        assert found.max_in_window("u", "c", NOW) == float("inf")
-        found.set(quota_entity({"user": "u"}), {"consumer_byte_rate": 100.0})
-        assert found.max_in_window("u", "c", NOW) == 1000
+        quotas = ClientQuotas()
+        assert quotas.max_in_window("u", "c", NOW) == float("inf")
+        quotas.set(quota_entity({"user": "u"}), {"consumer_byte_rate": 100.0})
+        assert quotas.max_in_window("u", "c", NOW) == 1000
 
     def test_idle_addresses_are_forgotten(self) -> None:
-        found = ClientQuotas(Windows(2, 1000))
-        found.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
+        quotas = ClientQuotas(Windows(2, 1000))
+        quotas.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
         for number in range(30_000):
-            found.record_connection(f"address-{number}", NOW + number)
-        assert len(found.connections._used) <= 10_000
+            quotas.record_connection(f"address-{number}", NOW + number)
+        assert len(quotas.connections._used) <= 10_000
 
     def test_a_new_client_does_not_scan_all_active_ones(self) -> None:
-        found = ClientQuotas(Windows(2, 1_000_000))
-        found.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1.0})
+        quotas = ClientQuotas(Windows(2, 1_000_000))
+        quotas.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1.0})
         for number in range(20_000):
-            found.use(found.produced, "user", f"client-{number}", 1, NOW)
-        before = found.produced._used
-        found.use(found.produced, "user", "another", 1, NOW)
-        after = found.produced._used
-        found.use(found.produced, "user", "and another", 1, NOW)
-        assert found.produced._used is after or before is after
+            quotas.use(quotas.produced, "user", f"client-{number}", 1, NOW)
+        before = quotas.produced._used
+        quotas.use(quotas.produced, "user", "another", 1, NOW)
+        after = quotas.produced._used
+        quotas.use(quotas.produced, "user", "and another", 1, NOW)
+        assert quotas.produced._used is after or before is after

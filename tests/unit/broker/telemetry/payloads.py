@@ -1,4 +1,4 @@
-"""Metrics as clients encode them, made by hand: OpenTelemetry's protobuf, field by field."""
+"""Payloads of pushed metrics, built by hand in OpenTelemetry's protobuf format."""
 
 import struct
 from collections.abc import Mapping
@@ -30,16 +30,16 @@ def attribute(key: str, value: str) -> bytes:
 
 
 def point(value: float, attributes: Mapping[str, str] | None = None) -> bytes:
-    told = fixed(6, struct.pack("<q", value)) if isinstance(value, int) else fixed(4, struct.pack("<d", value))
-    return fixed(3, bytes(8)) + told + b"".join(message(7, attribute(*each)) for each in (attributes or {}).items())
+    number = fixed(6, struct.pack("<q", value)) if isinstance(value, int) else fixed(4, struct.pack("<d", value))
+    return fixed(3, bytes(8)) + number + b"".join(message(7, attribute(*item)) for item in (attributes or {}).items())
 
 
 def gauge(name: str, *points: bytes) -> bytes:
-    return message(1, name.encode()) + message(5, b"".join(message(1, each) for each in points))
+    return message(1, name.encode()) + message(5, b"".join(message(1, point) for point in points))
 
 
 def total(name: str, *points: bytes, temporality: int = 1, is_monotonic: bool = True) -> bytes:
-    body = b"".join(message(1, each) for each in points)
+    body = b"".join(message(1, point) for point in points)
     body += number_field(2, temporality) + number_field(3, int(is_monotonic))
     return message(1, name.encode()) + message(7, body)
 
@@ -50,6 +50,6 @@ def histogram(name: str, count: int, sum_: float) -> bytes:
 
 
 def payload(*metrics: bytes) -> bytes:
-    """One resource with one scope."""
-    scope = b"".join(message(2, each) for each in metrics)
+    """A payload with one resource and one scope."""
+    scope = b"".join(message(2, metric) for metric in metrics)
     return message(1, message(1, b"") + message(2, message(1, b"") + scope))

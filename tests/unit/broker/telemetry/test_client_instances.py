@@ -1,4 +1,4 @@
-"""What clients are asked for, and when they may ask and push again."""
+"""Subscriptions of clients, and when clients may ask and push again."""
 
 from itertools import count
 from typing import Any
@@ -50,24 +50,24 @@ class World:
         subscription: int | None = None,
         last: bool = False,
     ) -> ClientInstance:
-        found = self.instances.get_for_push(instance.id, ME, "c", self.image, self.now_ms)
-        number = found.subscription_id if subscription is None else subscription
+        current = self.instances.get_for_push(instance.id, ME, "c", self.image, self.now_ms)
+        number = current.subscription_id if subscription is None else subscription
         try:
-            found.check_push(number, codec, size, self.now_ms, is_last=last, max_bytes=1000)
-            found.error = None
+            current.check_push(number, codec, size, self.now_ms, is_last=last, max_bytes=1000)
+            current.error = None
         except ApiError as error:
-            found.error = type(error)
+            current.error = type(error)
             raise
         finally:
-            found.is_terminating = last
-        return found
+            current.is_terminating = last
+        return current
 
 
 def test_a_client_that_matches_no_subscription_pushes_nothing() -> None:
     world = World(s={"metrics": "a,b", "interval.ms": "1000", "match": "client_id=you"})
-    found = world.ask()
-    assert found.requested.metrics == ()
-    assert found.requested.interval_ms == INTERVAL_MS
+    current = world.ask()
+    assert current.requested.metrics == ()
+    assert current.requested.interval_ms == INTERVAL_MS
 
 
 def test_matching_subscriptions_are_combined() -> None:
@@ -96,7 +96,7 @@ def test_requests_before_the_interval_is_over_are_throttled() -> None:
     with pytest.raises(ThrottlingQuotaExceeded):
         world.ask()
     world.now_ms += 10
-    world.push(me)  # the first after a question may come early
+    world.push(me)  # the first push after a subscription may be early
     with pytest.raises(ThrottlingQuotaExceeded):
         world.push(me)
     world.now_ms += 1000
@@ -123,7 +123,7 @@ def test_a_push_is_checked_in_kafkas_order() -> None:
         with pytest.raises(error):
             world.push(me, **fields)
         if error is not TelemetryTooLarge:
-            world.ask()  # whoever was told so may ask at once
+            world.ask()  # after this error the client may ask at once
     with pytest.raises(ThrottlingQuotaExceeded):
         world.ask()
 

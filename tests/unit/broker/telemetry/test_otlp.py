@@ -1,4 +1,4 @@
-"""Metrics as clients encode them are read, and whatever is broken is refused in bounded time."""
+"""Pushed metrics are decoded, and malformed payloads are rejected in bounded time."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What clients pushed is shown as Prometheus reads it, within bounds."""
+"""Pushed metrics are shown to Prometheus, within limits."""
 
 import pytest
 
