@@ -145,7 +145,9 @@ class DynamicSettings:
         if new.number("max.connection.creation.rate") <= 0:
             raise SettingConflict("max.connection.creation.rate", "must be at least 1")
         reporters = new["metric.reporters"]
-        if isinstance(reporters, tuple) and (unknown := [each for each in reporters if each not in _REPORTERS]):
+        if isinstance(reporters, tuple) and (
+            unknown := [reporter for reporter in reporters if reporter not in _REPORTERS]
+        ):
             raise SettingConflict(
                 "metric.reporters", f"{', '.join(unknown)} is not supported; use {', '.join(_REPORTERS)} or none"
             )

@@ -1,7 +1,7 @@
-"""Making the directories of a new node, as `kafka-storage format` of Kafka 4.3 makes them: either can start on them.
+"""Formats the directories of a new node as `kafka-storage format` of Kafka 4.3 does: Kafka can start on them too.
 
-A directory is formatted when it has its `meta.properties`, which is therefore written last. Directories that have one
-are left alone: a node's data is never formatted away.
+A directory counts as formatted once it has `meta.properties`, which is therefore written last. Formatted directories
+are never changed, so formatting cannot destroy data.
 """
 
 import secrets
@@ -44,11 +44,11 @@ _NO_FEATURES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 class FormattingRefused(Exception):
-    """Nothing was formatted, or not all of it; the message says why and what would help."""
+    """Formatting failed, completely or in part; the message says why and what to do."""
 
 
 class FormattedDirectory(NamedTuple):
-    """A directory that was just formatted, and what for: the words are Kafka's."""
+    """A newly formatted directory, and its purpose in Kafka's words."""
 
     path: str
     purpose: str
@@ -56,13 +56,13 @@ class FormattedDirectory(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Formatted:
-    """What was done."""
+    """The result of formatting."""
 
     release: MetadataVersion
     directories: tuple[FormattedDirectory, ...]
-    """Empty if all were formatted before."""
+    """The newly formatted directories."""
     unreadable: tuple[str, ...]
-    """Directories that were left out because they cannot be read: a broken disk does not keep the others waiting."""
+    """Directories that were skipped because they cannot be read: one failed disk does not block the others."""
 
 
 def format_directories(
@@ -79,11 +79,11 @@ def format_directories(
     disk: Disk | None = None,
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
 ) -> Formatted:
-    """Format every log directory of a node and its metadata directory; raises FormattingRefused.
+    """Format a node's log directories and metadata directory. Raise FormattingRefused.
 
-    `standalone` starts a quorum of this controller alone, `initial_controllers` one of those named
-    (`id@host:port:directory id`, with commas between), `no_initial_controllers` joins one that is there. None of them
-    is for a quorum with `controller.quorum.voters`.
+    `standalone` starts a quorum of this controller alone, `initial_controllers` one of the controllers in a list of
+    `id@host:port:directory id`, and `no_initial_controllers` joins an existing one. With `controller.quorum.voters`,
+    give none of them.
     """
     disk = disk or SystemDisk()
     unstable = settings.flag("unstable.feature.versions.enable")
@@ -95,22 +95,22 @@ def format_directories(
     except (UnknownFeature, InvalidCredential, InvalidVoters) as error:
         raise FormattingRefused(str(error)) from None
     metas, unreadable = _survey(disk, settings, cluster_id)
-    fresh = [directory for directory, meta in metas.items() if meta is None]
-    if len(fresh) < len(metas) and not ignore_formatted:
+    unformatted = [directory for directory, meta in metas.items() if meta is None]
+    if len(unformatted) < len(metas) and not ignore_formatted:
         first = next(directory for directory, meta in metas.items() if meta is not None)
         raise FormattingRefused(
-            f"{first} is already formatted; --ignore-formatted leaves such directories as they are and formats the"
-            " others"
+            f"{first} is already formatted; --ignore-formatted keeps such directories unchanged and formats the others"
         )
     if not metas:
         raise FormattingRefused(f"none of the directories can be read: {', '.join(unreadable)}")
     # The metadata directory comes first, as in Kafka.
-    fresh.sort(key=lambda directory: directory != settings.metadata_log_dir)
-    return Formatted(release, tuple(_format(disk, each, settings, plan, now_ms()) for each in fresh), unreadable)
+    unformatted.sort(key=lambda directory: directory != settings.metadata_log_dir)
+    formatted = tuple(_format(disk, directory, settings, plan, now_ms()) for directory in unformatted)
+    return Formatted(release, formatted, unreadable)
 
 
 class _Plan(NamedTuple):
-    """What the directories of a node have in common."""
+    """What all directories of a node have in common."""
 
     cluster_id: str
     release: MetadataVersion
@@ -131,7 +131,7 @@ def _format(disk: Disk, directory: str, settings: NodeSettings, plan: _Plan, now
                 write_first_voters(disk, directory, voters, kraft_version=plan.kraft_version, now_ms=now_ms)
                 purpose = "dynamic metadata directory"
             if voters is not None and node_id in voters.by_id:
-                # A voter is known by its directory, so that the id is decided already.
+                # A voter is identified by its directory id, so its id is already chosen.
                 directory_id, purpose = voters.by_id[node_id].key.directory, "dynamic metadata voter directory"
         write_meta(disk, directory, NodeMeta(plan.cluster_id, node_id, directory_id))
     except OSError as error:
@@ -140,18 +140,20 @@ def _format(disk: Disk, directory: str, settings: NodeSettings, plan: _Plan, now
 
 
 def _make_directory(disk: Disk, path: str) -> None:
-    """Make a directory and those above it, so that a power loss does not take them away again."""
-    above = [str(parent) for parent in PurePath(path).parents]
-    found = next((place for place, parent in enumerate(above) if disk.exists(parent)), 0)
+    """Create a directory and its parents durably."""
+    parents = [str(parent) for parent in PurePath(path).parents]
+    existing = next((index for index, parent in enumerate(parents) if disk.exists(parent)), 0)
     disk.make_dir(path)
-    for parent in reversed(above[: found + 1]):
+    for parent in reversed(parents[: existing + 1]):
         disk.sync_dir(parent)
 
 
 def _release(text: str | None, features: Mapping[str, int], unstable: bool) -> MetadataVersion:
     level = features.get(METADATA_VERSION)
     if text is not None and level is not None:
-        raise UnknownFeature(f"--release-version and --feature {METADATA_VERSION}=... say the same: give one of them")
+        raise UnknownFeature(
+            f"--release-version and --feature {METADATA_VERSION}=... set the same level: give one of them"
+        )
     if text is not None:
         return release_named(text, unstable=unstable)
     if level is not None:
@@ -162,20 +164,20 @@ def _release(text: str | None, features: Mapping[str, int], unstable: bool) -> M
 def _first_voters(
     settings: NodeSettings, standalone: bool, initial_controllers: str | None, no_initial_controllers: bool
 ) -> VoterSet | None:
-    """The voters to write down, if the quorum's members are to be kept in the log; raises FormattingRefused."""
+    """Return the voters of a quorum that keeps its members in the log; None otherwise. Raise FormattingRefused."""
     listener = settings.controller_listener_names[0]
     if standalone + (initial_controllers is not None) + no_initial_controllers > 1:
         raise FormattingRefused("--standalone, --initial-controllers and --no-initial-controllers exclude each other")
     if settings.quorum_voters:
         if standalone or initial_controllers is not None:
             raise FormattingRefused(
-                "controller.quorum.voters is set, and goes with neither --standalone nor --initial-controllers: for a"
-                " quorum that can change its members, set controller.quorum.bootstrap.servers instead"
+                "controller.quorum.voters is set, which excludes --standalone and --initial-controllers: for a quorum"
+                " that can change its members, set controller.quorum.bootstrap.servers instead"
             )
         return None
     if standalone:
         if not settings.is_controller:
-            raise FormattingRefused("--standalone is for controllers, and this node is none")
+            raise FormattingRefused("--standalone applies only to controllers, and this node is a broker")
         here = settings.advertised_controllers[0]
         return VoterSet.from_voters(
             [make_voter(settings.node_id, here.host or "localhost", here.port, random_id(), listener)]
@@ -191,12 +193,12 @@ def _first_voters(
 
 
 def _kraft_version(settings: NodeSettings, features: Mapping[str, int]) -> int:
-    """The level that the quorum has by the way it is formed; a level chosen beside it must agree."""
+    """Return the level that follows from how the quorum is formed. A chosen level must agree with it."""
     is_dynamic = not settings.quorum_voters
     chosen = features.get(KRAFT_VERSION)
     if chosen is not None and (chosen > 0) != is_dynamic:
         why = "is not set" if is_dynamic else "is set"
-        raise UnknownFeature(f"{KRAFT_VERSION} cannot be {chosen}, as controller.quorum.voters {why}")
+        raise UnknownFeature(f"{KRAFT_VERSION} cannot be {chosen}, because controller.quorum.voters {why}")
     return 1 if is_dynamic else 0
 
 
@@ -212,8 +214,10 @@ def _records(release: MetadataVersion, levels: Mapping[str, int], scram: Sequenc
 
 
 def _survey(disk: Disk, settings: NodeSettings, cluster_id: str) -> tuple[dict[str, NodeMeta | None], tuple[str, ...]]:
-    """Whose each directory is, None if nobody's; those that cannot be read apart. Raises FormattingRefused when one
-    belongs to another node or cluster: then the configuration is wrong, or the disk is somebody else's."""
+    """Return the meta.properties of each directory, None if it is not formatted, and the unreadable directories.
+
+    Raise FormattingRefused if a directory belongs to another node or cluster.
+    """
     if not cluster_id.strip():
         raise FormattingRefused("the cluster id is empty")
     metas: dict[str, NodeMeta | None] = {}
@@ -230,7 +234,7 @@ def _survey(disk: Disk, settings: NodeSettings, cluster_id: str) -> tuple[dict[s
             continue
         path = f"{directory}/{META_PROPERTIES}"
         if meta is not None and meta.cluster_id != cluster_id:
-            raise FormattingRefused(f"{path} is of cluster {meta.cluster_id}, not {cluster_id}")
+            raise FormattingRefused(f"{path} belongs to cluster {meta.cluster_id}, not {cluster_id}")
         if meta is not None and meta.node_id != settings.node_id:
-            raise FormattingRefused(f"{path} is of node {meta.node_id}, not {settings.node_id}")
+            raise FormattingRefused(f"{path} belongs to node {meta.node_id}, not {settings.node_id}")
     return metas, tuple(unreadable)

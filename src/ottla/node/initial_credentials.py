@@ -1,7 +1,7 @@
-"""Credentials that a cluster is formatted with: the arguments of `--add-scram`, and the records they become (RFC 5802).
+"""The SCRAM credentials of a new cluster: parses `--add-scram` and creates the records (RFC 5802).
 
-An argument: `SCRAM-SHA-256=[name=alice,password=secret]`; `iterations` and `salt` (base64) may be given, and
-`saltedpassword` (base64) with its salt in place of `password`. Values may stand in double quotes.
+An argument is `SCRAM-SHA-256=[name=alice,password=secret]`. It may have `iterations` and `salt` (base64), and
+`saltedpassword` (base64) with its salt instead of `password`. Values may be in double quotes.
 """
 
 import base64
@@ -15,19 +15,19 @@ _integer = re.compile(r"[+-]?[0-9]{1,10}").fullmatch
 
 
 class InvalidCredential(Exception):
-    """An argument of --add-scram that cannot be read, or asks for what is not safe. Never shows a password."""
+    """An argument of --add-scram is malformed or unsafe. The message never contains a password."""
 
 
 def credential_record(argument: str, *, salt: bytes) -> UserScramCredentialRecord:
-    """The record that an argument asks for; `salt` is taken, and must be random, unless the argument has one."""
+    """Return the record for an argument. `salt` must be random; the argument may override it."""
     mechanism_name, equals, text = argument.strip().partition("=")
     mechanism = MECHANISMS.get(mechanism_name)
     if not equals:
-        raise InvalidCredential("expected SCRAM-SHA-256=[name=...,password=...], found no equals sign")
+        raise InvalidCredential("expected SCRAM-SHA-256=[name=...,password=...], but there is no equals sign")
     if mechanism is None:
-        raise InvalidCredential(f"there is no mechanism {mechanism_name}; there are {', '.join(MECHANISMS)}")
+        raise InvalidCredential(f"unknown mechanism {mechanism_name}; choose from {', '.join(MECHANISMS)}")
     if not (text.startswith("[") and text.endswith("]")):
-        raise InvalidCredential(f"what follows {mechanism_name}= must stand in square brackets")
+        raise InvalidCredential(f"the value of {mechanism_name}= must be in square brackets")
     parts = dict(map(_part, text[1:-1].split(",")))
     name = parts.pop("name", None)
     if name is None:
@@ -38,7 +38,7 @@ def credential_record(argument: str, *, salt: bytes) -> UserScramCredentialRecor
         salt = _decoded("salt", given_salt)
     salted = _salted_password(parts, mechanism, salt, iterations, has_salt=given_salt is not None)
     if parts:
-        raise InvalidCredential(f"unknown in a credential: {', '.join(sorted(parts))}")
+        raise InvalidCredential(f"a credential has no field {', '.join(sorted(parts))}")
     keys = scram_keys(mechanism, salted)
     return UserScramCredentialRecord(
         name=name,
@@ -53,7 +53,7 @@ def credential_record(argument: str, *, salt: bytes) -> UserScramCredentialRecor
 def _part(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise InvalidCredential("each part of a credential is a name, an equals sign and a value")
+        raise InvalidCredential("each field of a credential must be name=value")
     if len(value) >= 2 and value.startswith('"') and value.endswith('"'):
         value = value[1:-1]
     return name, value
@@ -76,7 +76,7 @@ def _salted_password(
     if salted is None:
         raise InvalidCredential("a credential needs a password or a saltedpassword")
     if not has_salt:
-        raise InvalidCredential("a saltedpassword needs the salt that it was made with")
+        raise InvalidCredential("a saltedpassword needs the salt that it was derived with")
     return _decoded("saltedpassword", salted)
 
 

@@ -1,7 +1,7 @@
-"""The levels that a cluster's features start with when it is formatted, as in Kafka 4.3.
+"""The feature levels of a new cluster, as in Kafka 4.3.
 
-A release version (a level of metadata.version) decides which level every other feature starts with; each can be chosen
-apart. `kraft.version` follows from how the quorum is formed, and is written with its voters, not with the rest.
+The release version, a level of metadata.version, determines the default level of every other feature; each can be set
+separately. `kraft.version` depends on how the quorum is formed, and is stored with its voters.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ from ottla.protocol.metadata_versions import (
 
 
 class UnknownFeature(Exception):
-    """There is no such release or feature, no such level of it, or it needs another feature that is not there."""
+    """A release, feature or level does not exist, or needs another feature."""
 
 
 def release_named(text: str, *, unstable: bool = False) -> MetadataVersion:
-    """The metadata.version of a release: `4.0-IV3`, or by its number, `4.0` or `4.0.1`, the last one in it."""
+    """Return the metadata.version for `4.0-IV3`, or the last one of a release such as `4.0` or `4.0.1`."""
     name = ".".join(text.split(".")[:2])
-    known = [each for level, each in METADATA_VERSIONS.items() if unstable or level <= LATEST]
-    for version in reversed(known):
+    versions = [version for level, version in METADATA_VERSIONS.items() if unstable or level <= LATEST]
+    for version in reversed(versions):
         if name == version.name or (name == version.release and version.level <= LATEST):
             return version
-    names = ", ".join(version.name for version in known)
+    names = ", ".join(version.name for version in versions)
     raise UnknownFeature(f"unknown release version {text!r}; there are {names}")
 
 
@@ -42,7 +42,7 @@ def release_of_level(level: int, *, unstable: bool = False) -> MetadataVersion:
 
 
 def starting_levels(release: MetadataVersion, chosen: Mapping[str, int], *, kraft_version: int) -> dict[str, int]:
-    """Feature → level, metadata.version first; raises UnknownFeature for a choice that cannot be."""
+    """Return feature → level, metadata.version first. Raise UnknownFeature for an invalid choice."""
     for name in chosen:
         if name != METADATA_VERSION and name not in FEATURES:
             raise UnknownFeature(f"unsupported feature {name}; supported are {', '.join(FEATURES)}")

@@ -1,7 +1,7 @@
-"""The first voters of a quorum whose members are kept in the log (KIP-853), as an operator names them.
+"""Parses the initial voters of a quorum that keeps its members in the log (KIP-853).
 
-`id@host:port:directory id` with commas between; an IPv6 host stands in brackets. The same text must be used on all
-nodes, as each voter's directory id is decided by it.
+The text is a list of `id@host:port:directory id` with commas; an IPv6 host is in brackets. All nodes must be given the
+same text, because it has the directory ids of the voters.
 """
 
 import base64
@@ -12,23 +12,23 @@ import re
 from ottla.metadata.consensus.voters import Endpoint, ReplicaKey, Voter, VoterSet
 
 KRAFT_VERSIONS = (0, 1)
-"""Those that a controller of today can run."""
+"""The levels of kraft.version that this release supports."""
 _voter = re.compile(r"([0-9]{1,10})@(?:\[([^\]]*)\]|([^:\[\]]*)):([0-9]{1,5}):([A-Za-z0-9_-]{22})").fullmatch
 _MAX_ID = (1 << 31) - 1
 
 
 class InvalidVoters(Exception):
-    """Not a list of voters."""
+    """The text is not a valid list of voters."""
 
 
 def parse_initial_controllers(text: str, listener: str) -> VoterSet:
-    """The voters that a text names, reached on this listener; raises InvalidVoters."""
+    """Return the voters in a text, with their addresses on this listener. Raise InvalidVoters."""
     voters = [_parse(item.strip(), listener) for item in text.strip().split(",") if item]
     ids = [voter.key.id for voter in voters]
     if not voters:
         raise InvalidVoters("no initial controllers given")
-    if twice := next((str(each) for each in ids if ids.count(each) > 1), None):
-        raise InvalidVoters(f"initial controller {twice} is there more than once")
+    if duplicate := next((str(voter_id) for voter_id in ids if ids.count(voter_id) > 1), None):
+        raise InvalidVoters(f"initial controller {duplicate} is given more than once")
     return VoterSet.from_voters(voters)
 
 
@@ -38,7 +38,7 @@ def make_voter(node_id: int, host: str, port: int, directory: bytes, listener: s
 
 
 def _written_out(host: str) -> str:
-    """Java keeps IPv6 addresses with all of their eight groups, and a voter is compared by its host's text."""
+    """Write all eight groups of an IPv6 address, as Java does: voters are compared by the text of their host."""
     try:
         address = ipaddress.IPv6Address(host)
     except ValueError:

@@ -136,24 +136,24 @@ class ListenerSecurity:
         return client
 
     def _read(self, settings: NodeSettings) -> _Secured:
-        encrypted = [each.name for each in settings.listeners if each.protocol in _TLS]
-        guarded = [each.name for each in settings.listeners if each.protocol in _SASL]
+        encrypted = [listener.name for listener in settings.listeners if listener.protocol in _TLS]
+        authenticated = [listener.name for listener in settings.listeners if listener.protocol in _SASL]
         client_context.cache_clear()  # the files may have changed
         brokers, controllers = settings.inter_broker_listener_name, settings.controller_listener_names[0]
         return _Secured(
-            protocols={each.name: SecurityProtocol(each.protocol).name for each in settings.listeners},
+            protocols={listener.name: SecurityProtocol(listener.protocol).name for listener in settings.listeners},
             contexts={name: _server_context(settings, name) for name in encrypted},
-            rules={name: self._sasl_rules(settings, name) for name in guarded},
-            mapping={name: _mapping(settings, name) for name in encrypted},
+            rules={name: self._sasl_rules(settings, name) for name in authenticated},
+            mapping={name: _mapping_rules(settings, name) for name in encrypted},
             between_brokers=_own_security(settings, brokers, "sasl.mechanism.inter.broker.protocol"),
             to_controllers=_own_security(settings, controllers, "sasl.mechanism.controller.protocol"),
         )
 
     def _sasl_rules(self, settings: NodeSettings, listener: str) -> SaslRules:
-        exchanges = {each: self._exchanges(settings, listener, each) for each in _mechanisms(settings, listener)}
+        exchanges = {name: self._exchanges(settings, listener, name) for name in _mechanisms(settings, listener)}
         return SaslRules(
             exchanges=exchanges,
-            session_ms={each: _session_ms(settings, listener, each) for each in exchanges},
+            session_ms={name: _session_ms(settings, listener, name) for name in exchanges},
             max_token_bytes=settings.number("sasl.server.max.receive.size"),
             failure_delay_ms=settings.number("connection.failed.authentication.delay.ms"),
             now_ms=self._now_ms,
@@ -168,19 +168,21 @@ class ListenerSecurity:
         if login is None:
             raise SettingConflict(name, f"is missing: it has the accepted credentials for {mechanism}")
         if mechanism == _BEARER:
-            signed = _signed(settings, listener, login)
-            check = signed.check if signed else partial(self._claims, _unsigned(name, login))
+            signed = _signed_tokens(settings, listener, login)
+            check = signed.check if signed else partial(self._claims, _unsigned_tokens(name, login))
             return lambda: BearerServer(check)
         passwords = {
-            each.removeprefix(_USER): password for each, password in login.options.items() if each.startswith(_USER)
+            option.removeprefix(_USER): password
+            for option, password in login.options.items()
+            if option.startswith(_USER)
         }
         return lambda: PlainServer(passwords)
 
     def _user(self, mechanism: str, name: str) -> ScramIdentity | None:
-        found = self._image().scram.get(ScramUser(SCRAM[mechanism].number, name))
-        if found is None:
+        stored = self._image().scram.get(ScramUser(SCRAM[mechanism].number, name))
+        if stored is None:
             return None
-        credential = ScramCredential(found.salt, ScramKeys(found.stored_key, found.server_key), found.iterations)
+        credential = ScramCredential(stored.salt, ScramKeys(stored.stored_key, stored.server_key), stored.iterations)
         return ScramIdentity(AuthenticatedUser(name), credential)
 
     def _token(self, mechanism: str, settings: NodeSettings, token_id: str) -> ScramIdentity | None:
@@ -204,72 +206,75 @@ def _token_credential(mechanism: str, proof: bytes) -> ScramCredential:
     return ScramCredential(salt, *token_keys(mechanism, proof, salt))
 
 
-def _texts(settings: NodeSettings, listener: str) -> dict[str, str]:
+def _listener_texts(settings: NodeSettings, listener: str) -> dict[str, str]:
     """Return the settings of a listener: its own override those for all."""
     return {**settings.given, **settings.listener_settings.get(listener, {})}
 
 
-def _named(settings: NodeSettings, listener: str, name: str) -> str:
+def _setting_name(settings: NodeSettings, listener: str, name: str) -> str:
     """Return the name under which a listener's setting was given."""
     own = name in settings.listener_settings.get(listener, {})
     return f"listener.name.{listener.lower()}.{name}" if own else name
 
 
 def _server_context(settings: NodeSettings, listener: str) -> ssl.SSLContext:
-    given = _texts(settings, listener)
+    given = _listener_texts(settings, listener)
     try:
         return server_context(parse_tls(given), given.get("ssl.client.auth", "none").lower())
     except InvalidSecurity as wrong:
-        raise SettingConflict(_named(settings, listener, wrong.setting), wrong.reason) from None
+        raise SettingConflict(_setting_name(settings, listener, wrong.setting), wrong.reason) from None
     except KeyError:
         raise SettingConflict(
-            _named(settings, listener, "ssl.client.auth"), "must be required, requested or none"
+            _setting_name(settings, listener, "ssl.client.auth"), "must be required, requested or none"
         ) from None
 
 
-def _mapping(settings: NodeSettings, listener: str) -> tuple[MappingRule, ...]:
+def _mapping_rules(settings: NodeSettings, listener: str) -> tuple[MappingRule, ...]:
     name = "ssl.principal.mapping.rules"
     try:
-        return parse_rules(_texts(settings, listener).get(name, "DEFAULT"))
+        return parse_rules(_listener_texts(settings, listener).get(name, "DEFAULT"))
     except InvalidMappingRules as wrong:
-        raise SettingConflict(_named(settings, listener, name), str(wrong)) from None
+        raise SettingConflict(_setting_name(settings, listener, name), str(wrong)) from None
 
 
 def _mechanisms(settings: NodeSettings, listener: str) -> list[str]:
     name = "sasl.enabled.mechanisms"
-    given = _texts(settings, listener).get(name, "GSSAPI")
-    enabled = [each.strip() for each in given.split(",") if each.strip()]
-    for each in enabled:
-        if each not in _SUPPORTED:
-            hint = "" if name in _texts(settings, listener) else " (Kafka's default)"
+    given = _listener_texts(settings, listener).get(name, "GSSAPI")
+    enabled = [mechanism.strip() for mechanism in given.split(",") if mechanism.strip()]
+    for mechanism in enabled:
+        if mechanism not in _SUPPORTED:
+            hint = "" if name in _listener_texts(settings, listener) else " (Kafka's default)"
             raise SettingConflict(
-                _named(settings, listener, name), f"{each}{hint} is not supported; choose from {', '.join(_SUPPORTED)}"
+                _setting_name(settings, listener, name),
+                f"{mechanism}{hint} is not supported; choose from {', '.join(_SUPPORTED)}",
             )
     if not enabled:
-        raise SettingConflict(_named(settings, listener, name), f"must have at least one of {', '.join(_SUPPORTED)}")
+        raise SettingConflict(
+            _setting_name(settings, listener, name), f"must have at least one of {', '.join(_SUPPORTED)}"
+        )
     return hash_order(dict.fromkeys(enabled), string_hash, grown_table_size(len(enabled)))  # clients see Kafka's order
 
 
-def _of_mechanism(settings: NodeSettings, listener: str, mechanism: str, name: str) -> tuple[str, str | None]:
+def _mechanism_setting(settings: NodeSettings, listener: str, mechanism: str, name: str) -> tuple[str, str | None]:
     """Return the name and text of a setting: for one mechanism of a listener, for the listener, or for all."""
     own = settings.listener_settings.get(listener, {})
-    for each in (f"{mechanism.lower()}.{name}", name):
-        if each in own:
-            return f"listener.name.{listener.lower()}.{each}", own[each]
+    for own_name in (f"{mechanism.lower()}.{name}", name):
+        if own_name in own:
+            return f"listener.name.{listener.lower()}.{own_name}", own[own_name]
     if name in settings.given:
         return name, settings.given[name]
     return f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}", None
 
 
 def _login(settings: NodeSettings, listener: str, mechanism: str) -> tuple[str, Login | None]:
-    for setting, known in (
+    for setting, supported in (
         (_HANDLER, (_UNSIGNED_HANDLER, _SIGNED_HANDLER)),
         ("sasl.login.class", ()),
     ):
-        name, handler = _of_mechanism(settings, listener, mechanism, setting)
-        if handler is not None and handler.rpartition(".")[2] not in known:
+        name, handler = _mechanism_setting(settings, listener, mechanism, setting)
+        if handler is not None and handler.rpartition(".")[2] not in supported:
             raise SettingConflict(name, f"{handler} is a Java class, which Ottla cannot load: remove the setting")
-    name, text = _of_mechanism(settings, listener, mechanism, "sasl.jaas.config")
+    name, text = _mechanism_setting(settings, listener, mechanism, "sasl.jaas.config")
     if text is None:
         return name, None
     try:
@@ -278,7 +283,7 @@ def _login(settings: NodeSettings, listener: str, mechanism: str) -> tuple[str, 
         raise SettingConflict(name, str(wrong)) from None
 
 
-def _unsigned(name: str, login: Login) -> UnsignedTokens:
+def _unsigned_tokens(name: str, login: Login) -> UnsignedTokens:
     options, prefix = login.options, "unsecuredValidator"
     skew = options.get(f"{prefix}AllowableClockSkewMs", "0")
     if not skew.isdecimal():
@@ -291,14 +296,14 @@ def _unsigned(name: str, login: Login) -> UnsignedTokens:
     )
 
 
-def _signed(settings: NodeSettings, listener: str, login: Login) -> SignedTokens | None:
+def _signed_tokens(settings: NodeSettings, listener: str, login: Login) -> SignedTokens | None:
     """Return the rules for signed tokens of a listener; None if it accepts unsigned tokens."""
-    handler = _of_mechanism(settings, listener, _BEARER, _HANDLER)[1] or _UNSIGNED_HANDLER
+    handler = _mechanism_setting(settings, listener, _BEARER, _HANDLER)[1] or _UNSIGNED_HANDLER
     if handler.rpartition(".")[2] != _SIGNED_HANDLER:
         return None
 
     def given(name: str) -> tuple[str, str | None]:
-        return _of_mechanism(settings, listener, _BEARER, f"sasl.oauthbearer.{name}")
+        return _mechanism_setting(settings, listener, _BEARER, f"sasl.oauthbearer.{name}")
 
     def number(name: str) -> int:
         full, text = given(name)
@@ -324,14 +329,14 @@ def _signed(settings: NodeSettings, listener: str, login: Login) -> SignedTokens
         source,
         user_claim=given("sub.claim.name")[1] or "sub",
         scope_claim=given("scope.claim.name")[1] or "scope",
-        audience=tuple(each.strip() for each in audience.split(",") if each.strip()),
+        audience=tuple(name.strip() for name in audience.split(",") if name.strip()),
         issuer=given("expected.issuer")[1],
         skew_s=number("clock.skew.seconds"),
     )
 
 
 def _session_ms(settings: NodeSettings, listener: str, mechanism: str) -> int:
-    name, text = _of_mechanism(settings, listener, mechanism, "connections.max.reauth.ms")
+    name, text = _mechanism_setting(settings, listener, mechanism, "connections.max.reauth.ms")
     if text is None:
         return 0
     if not text.strip().lstrip("-").isdecimal():
@@ -345,16 +350,21 @@ def _own_security(settings: NodeSettings, listener: str, mechanism_setting: str)
     if protocol is None or protocol == SecurityProtocol.PLAINTEXT:
         return PLAINTEXT
     mechanism = str(settings[mechanism_setting])
-    given = {name: text for name, text in _texts(settings, listener).items() if name.startswith(("ssl.", "sasl.oauth"))}
+    given = {
+        name: text
+        for name, text in _listener_texts(settings, listener).items()
+        if name.startswith(("ssl.", "sasl.oauth"))
+    }
     given |= {"security.protocol": SecurityProtocol(protocol).name, "sasl.mechanism": mechanism}
     names = {"sasl.mechanism": mechanism_setting}
     for name in ("sasl.jaas.config", "sasl.login.callback.handler.class"):
-        names[name], text = _of_mechanism(settings, listener, mechanism, name)
+        names[name], text = _mechanism_setting(settings, listener, mechanism, name)
         if text is not None:
             given[name] = text
     try:
         return load_security(given)
     except InvalidSecurity as wrong:
         raise SettingConflict(
-            names.get(wrong.setting) or _named(settings, listener, wrong.setting), f"{wrong.reason}, for {listener}"
+            names.get(wrong.setting) or _setting_name(settings, listener, wrong.setting),
+            f"{wrong.reason}, for {listener}",
         ) from None

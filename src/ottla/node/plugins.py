@@ -97,8 +97,8 @@ class Plugins:
 
     def _check_names(self) -> None:
         names = (
-            self.assignors[each].name if each in self.assignors else built_in_assignor(each)
-            for each in _assignors(self._settings)
+            self.assignors[entry].name if entry in self.assignors else built_in_assignor(entry)
+            for entry in _assignors(self._settings)
         )
         duplicates = [name for name, times in Counter(names).items() if times > 1]
         if duplicates:
@@ -112,8 +112,8 @@ def _server_info(settings: NodeSettings, cluster_id: str, ports: Mapping[str, in
     from ottla.plugins import Endpoint, ServerInfo
 
     endpoints = tuple(
-        Endpoint(each.name, each.protocol.name, each.host, ports.get(each.name, each.port))
-        for each in settings.listeners
+        Endpoint(listener.name, listener.protocol.name, listener.host, ports.get(listener.name, listener.port))
+        for listener in settings.listeners
     )
     name = settings.inter_broker_listener_name if settings.is_broker else ""
     between = next((endpoint for endpoint in endpoints if endpoint.listener == name), endpoints[0])

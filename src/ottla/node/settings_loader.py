@@ -51,7 +51,7 @@ class InvalidConfiguration(Exception):
     """A node cannot run with this configuration; the message says where the error is and what is allowed."""
 
 
-class Given(NamedTuple):
+class GivenSetting(NamedTuple):
     """The text of a setting, and where it comes from."""
 
     text: str
@@ -64,10 +64,10 @@ def load_settings(path: str | Path | None, overrides: Mapping[str, str] = _NOTHI
     Raise InvalidConfiguration.
     """
     if path is None:
-        given = {name: Given(text, "the defaults") for name, text in one_node_settings(overrides).items()}
+        given = {name: GivenSetting(text, "the defaults") for name, text in one_node_settings(overrides).items()}
     else:
         given = _read_file(Path(path))
-    given |= {name: Given(text, "--set") for name, text in overrides.items()}
+    given |= {name: GivenSetting(text, "--set") for name, text in overrides.items()}
     try:
         settings = _build(given, is_own_quorum=path is None and is_single_node_quorum(overrides))
         check_consistency(settings)
@@ -79,25 +79,27 @@ def load_settings(path: str | Path | None, overrides: Mapping[str, str] = _NOTHI
 
 def rebuild_settings(settings: NodeSettings, given: Mapping[str, str]) -> NodeSettings:
     """Return the settings of the same node with dynamic changes. Raise InvalidSetting or SettingConflict."""
-    changed = {name: Given(text, "a change while running") for name, text in given.items()}
+    changed = {name: GivenSetting(text, "a change while running") for name, text in given.items()}
     rebuilt = _build(changed, is_own_quorum=settings.is_own_quorum)
     check_consistency(rebuilt)
     return replace(rebuilt, warnings=settings.warnings)
 
 
-def _read_file(path: Path) -> dict[str, Given]:
+def _read_file(path: Path) -> dict[str, GivenSetting]:
     try:
         properties = parse_properties(path.read_bytes())
     except OSError as error:
         raise InvalidConfiguration(f"{path} cannot be read: {error.strerror or error}") from None
     except InvalidProperties as error:
         raise InvalidConfiguration(f"{path}, {error}") from None
-    return {name: Given(each.value, f"{path}, line {each.line}") for name, each in properties.items()}
+    return {name: GivenSetting(each.value, f"{path}, line {each.line}") for name, each in properties.items()}
 
 
-def _error(wrong: InvalidSetting | SettingConflict, found: Mapping[str, Given], source: str) -> InvalidConfiguration:
+def _error(
+    wrong: InvalidSetting | SettingConflict, given_settings: Mapping[str, GivenSetting], source: str
+) -> InvalidConfiguration:
     """Return the error with the place of the setting. Passwords are not shown."""
-    given = found.get(wrong.name)
+    given = given_settings.get(wrong.name)
     if given is None:
         return InvalidConfiguration(f"{source}: {wrong.name}: {wrong.reason}")
     setting = broker_settings().get(wrong.name) or ottla_settings().get(wrong.name)
@@ -105,13 +107,13 @@ def _error(wrong: InvalidSetting | SettingConflict, found: Mapping[str, Given], 
     return InvalidConfiguration(f"{given.origin}: {wrong.name}{shown}: {wrong.reason}")
 
 
-def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
+def _build(given_settings: Mapping[str, GivenSetting], *, is_own_quorum: bool) -> NodeSettings:
     """Parse all settings; `check_consistency` checks them against each other."""
-    values = _parse(found)
+    values = _parse(given_settings)
     names = _items(values, "controller.listener.names")
     protocols = protocol_map(
         str(values["listener.security.protocol.map"]),
-        is_given="listener.security.protocol.map" in found,
+        is_given="listener.security.protocol.map" in given_settings,
         controller_names=names,
         listeners=_items(values, "listeners"),
     )
@@ -126,10 +128,10 @@ def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
     if metadata_dir == "":
         raise SettingConflict("metadata.log.dir", "is empty: name a directory, or remove the setting")
     return NodeSettings(
-        given=MappingProxyType({name: each.text for name, each in found.items()}),
+        given=MappingProxyType({name: each.text for name, each in given_settings.items()}),
         warnings=(),
         values=MappingProxyType(values),
-        listener_settings=_listener_settings(found),
+        listener_settings=_listener_settings(given_settings),
         is_own_quorum=is_own_quorum,
         node_id=node_id,
         roles=frozenset(map(ProcessRole, _items(values, "process.roles"))),
@@ -137,7 +139,7 @@ def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
         advertised=tuple(endpoint for endpoint in advertised or listeners if endpoint.name not in names),
         advertised_controllers=advertised_controllers(names, listeners, advertised, voters, node_id),
         controller_listener_names=names,
-        inter_broker_listener_name=_inter_broker_listener(found, values, protocols),
+        inter_broker_listener_name=_inter_broker_listener(given_settings, values, protocols),
         protocols=MappingProxyType(protocols),
         quorum_voters=MappingProxyType(voters),
         quorum_bootstrap_servers=tuple(map(parse_address, _items(values, "controller.quorum.bootstrap.servers"))),
@@ -147,9 +149,9 @@ def _build(found: Mapping[str, Given], *, is_own_quorum: bool) -> NodeSettings:
     )
 
 
-def _parse(found: Mapping[str, Given]) -> dict[str, Value]:
+def _parse(given_settings: Mapping[str, GivenSetting]) -> dict[str, Value]:
     """Return the values of all settings, with defaults. Raise InvalidSetting or SettingConflict."""
-    for name, given in found.items():
+    for name, given in given_settings.items():
         if reference := _provider_reference(given.text):
             raise SettingConflict(
                 name,
@@ -157,7 +159,7 @@ def _parse(found: Mapping[str, Given]) -> dict[str, Value]:
                 " expand it before the node starts",
             )
     known = {**broker_settings(), **ottla_settings()}
-    values = {name: known[name].parse(given.text) for name, given in found.items() if name in known}
+    values = {name: known[name].parse(given.text) for name, given in given_settings.items() if name in known}
     if "node.id" in values:  # node.id and broker.id are two names of one setting
         values.setdefault("broker.id", values["node.id"])
     elif "broker.id" in values:
@@ -168,10 +170,10 @@ def _parse(found: Mapping[str, Given]) -> dict[str, Value]:
     return {name: setting.default_value for name, setting in known.items()} | values
 
 
-def _listener_settings(found: Mapping[str, Given]) -> Mapping[str, Mapping[str, str]]:
+def _listener_settings(given_settings: Mapping[str, GivenSetting]) -> Mapping[str, Mapping[str, str]]:
     """Return the settings with a listener prefix, by listener. Prefixes have listener names in lower case."""
     by_listener: dict[str, dict[str, str]] = {}
-    for name, given in found.items():
+    for name, given in given_settings.items():
         if name.startswith(LISTENER_PREFIX):
             listener, _, setting = name.removeprefix(LISTENER_PREFIX).partition(".")
             by_listener.setdefault(listener.upper(), {})[setting] = given.text
@@ -179,14 +181,14 @@ def _listener_settings(found: Mapping[str, Given]) -> Mapping[str, Mapping[str, 
 
 
 def _inter_broker_listener(
-    found: Mapping[str, Given], values: Mapping[str, Value], protocols: Mapping[str, SecurityProtocol]
+    given_settings: Mapping[str, GivenSetting], values: Mapping[str, Value], protocols: Mapping[str, SecurityProtocol]
 ) -> str:
     """Return the inter-broker listener, given by its name or by its security protocol."""
     name = values["inter.broker.listener.name"]
     if name is None:
         return parse_protocol("security.inter.broker.protocol", str(values["security.inter.broker.protocol"])).name
     setting = "inter.broker.listener.name"
-    if "security.inter.broker.protocol" in found:
+    if "security.inter.broker.protocol" in given_settings:
         raise SettingConflict(setting, "cannot be set together with security.inter.broker.protocol: remove one of them")
     if str(name).upper() not in protocols:
         raise SettingConflict(setting, f"{name} is not in listener.security.protocol.map")

@@ -36,16 +36,15 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Runs the plug-ins of an Ottla node that are classes of Java, written for Apache Kafka: policies, assignors and
- * authorizers.
+ * Runs the Java plug-ins of an Ottla node, which are written for Apache Kafka: policies, assignors and authorizers.
  *
- * Standard input is a socket, and the node speaks over it in both directions; what plug-ins print goes elsewhere. The
- * first frame names the classes and has the settings of the node. Then come questions, each for one plug-in, which
- * answers them in order and in a thread of its own; an authorizer, which has to be thread-safe, in several. When the
- * node is gone, so is this process.
+ * Standard input is a socket to the node, used in both directions; output of plug-ins goes to standard error. The first
+ * frame has the classes and the node's settings. Each further frame is a question for one plug-in. Each plug-in answers
+ * in order in a thread of its own; an authorizer, which must be thread-safe, in several. This process ends when the node
+ * does.
  *
- * Kafka's classes are only found by their names while running: a policy needs no jar of the assignors' interface, and
- * what is missing can be said in one sentence. How values look on the wire is said in `values.py`.
+ * Kafka's classes are looked up by name at run time: a policy does not need the jar with the assignors' interface, and
+ * a missing class gives a one-line error. `values.py` describes the encoding of values.
  */
 public final class OttlaPlugins {
     private static final int ANSWERED = 0;
@@ -67,21 +66,21 @@ public final class OttlaPlugins {
         }
     }
 
-    /** A plug-in cannot be had; the message says why. */
+    /** A plug-in cannot be used; the message says why. */
     static final class Unusable extends Exception {
         Unusable(String message) {
             super(message);
         }
     }
 
-    /** An assignor says that it can make no assignment. */
+    /** An assignor cannot compute an assignment. */
     static final class NoAssignment extends Exception {
         NoAssignment(String message) {
             super(message);
         }
     }
 
-    /** A plug-in refuses with an error of Kafka's protocol. */
+    /** A plug-in refused with an error of Kafka's protocol. */
     static final class Coded extends Exception {
         final List<Object> said;
 
@@ -90,7 +89,7 @@ public final class OttlaPlugins {
         }
     }
 
-    /** A plug-in failed again, and its first failure was written down. */
+    /** A plug-in failed again; only its first failure is printed with a stack trace. */
     static final class FailedAgain extends Exception {
         FailedAgain(Throwable cause) {
             super(cause.toString());
@@ -123,9 +122,9 @@ public final class OttlaPlugins {
                 }
             }
         } catch (EOFException gone) {
-            // The node has stopped, or was killed.
+            // The node stopped or was killed.
         } catch (IOException broken) {
-            System.err.println("the plug-ins lost their node: " + broken);
+            System.err.println("the plug-in JVM lost its node: " + broken);
         } finally {
             close();
         }
@@ -170,7 +169,7 @@ public final class OttlaPlugins {
             String missing = String.valueOf(cause.getMessage()).replace('/', '.');
             return "it needs " + missing + ", which is not on the class path";
         }
-        return "it cannot be made: " + cause;
+        return "creating it failed: " + cause;
     }
 
     private static Plugin make(String kind, String className, Map<?, ?> settings) throws Exception {
@@ -186,11 +185,11 @@ public final class OttlaPlugins {
         }
     }
 
-    /** The code and the message with which Kafka answers an exception. */
+    /** The code and message with which Kafka answers an exception. */
     private static List<Object> coded(Throwable cause) throws Exception {
         Class<?> type = kafka(API + "common.requests.ApiError");
-        Object told = type.getMethod("fromThrowable", Throwable.class).invoke(null, cause);
-        return refusal(type.getMethod("error").invoke(told), (String) type.getMethod("message").invoke(told));
+        Object error = type.getMethod("fromThrowable", Throwable.class).invoke(null, cause);
+        return refusal(type.getMethod("error").invoke(error), (String) type.getMethod("message").invoke(error));
     }
 
     private static List<Object> refusal(Object error, String message) throws Exception {
@@ -208,7 +207,7 @@ public final class OttlaPlugins {
             throw new Unusable("the class is not on the class path");
         }
         if (!kafka(interfaceName).isAssignableFrom(type)) {
-            throw new Unusable("the class is no " + interfaceName);
+            throw new Unusable("the class does not implement " + interfaceName);
         }
         Constructor<?> constructor;
         try {
@@ -269,7 +268,7 @@ public final class OttlaPlugins {
         try {
             send((Long) id, status, said);
         } catch (IOException gone) {
-            // Nobody is left to be told; the thread that reads notices too.
+            // The node is gone; the reading thread notices too.
         }
     }
 
@@ -390,8 +389,8 @@ public final class OttlaPlugins {
     }
 
     /**
-     * Says which member of a group is to read which partitions. It walks over the same kinds of tables as in Kafka, as
-     * who gets what may depend on their order; members come in that order already.
+     * Assigns partitions to the members of a group. It uses the same kinds of maps as Kafka, because the assignment may
+     * depend on their order; the members arrive in that order.
      */
     static final class Assignor implements Plugin {
         static final String API = OttlaPlugins.API + "coordinator.group.api.assignor.";
@@ -440,23 +439,23 @@ public final class OttlaPlugins {
             Map<Object, Set<Integer>> taken = byId((Map<?, ?>) asked.get(4));
             Object group = group((List<?>) asked.get(1), ids, number(asked.get(0)) != 0, taken);
             Object topics = topics(counts, racks, (List<?>) asked.get(3));
-            Object made;
+            Object assignment;
             try {
-                made = assign.invoke(assignor, group, topics);
+                assignment = assign.invoke(assignor, group, topics);
             } catch (InvocationTargetException problem) {
                 if (kafka(API + "PartitionAssignorException").isInstance(problem.getCause())) {
                     throw new NoAssignment(problem.getCause().getMessage());
                 }
                 throw problem;
             }
-            return told((Map<?, ?>) members.invoke(made));
+            return targets((Map<?, ?>) members.invoke(assignment));
         }
 
-        private Object group(List<?> told, List<Object> ids, boolean uniform, Map<Object, Set<Integer>> taken)
+        private Object group(List<?> members, List<Object> ids, boolean uniform, Map<Object, Set<Integer>> taken)
             throws Exception {
             Map<Object, Object> subscriptions = new LinkedHashMap<>();
             Map<Object, Object> assignments = new HashMap<>();
-            for (Object each : told) {
+            for (Object each : members) {
                 List<?> member = (List<?>) each;
                 Set<Object> topics = new HashSet<>();
                 integers(member.get(3)).forEach(index -> topics.add(ids.get(index)));
@@ -503,9 +502,9 @@ public final class OttlaPlugins {
             return stand(assignmentType, Map.of("partitions", arguments -> owned));
         }
 
-        private Map<Object, Object> told(Map<?, ?> made) throws Exception {
-            Map<Object, Object> found = new HashMap<>();
-            for (Map.Entry<?, ?> member : made.entrySet()) {
+        private Map<Object, Object> targets(Map<?, ?> assignment) throws Exception {
+            Map<Object, Object> targets = new HashMap<>();
+            for (Map.Entry<?, ?> member : assignment.entrySet()) {
                 Map<Object, Object> owned = new LinkedHashMap<>();
                 for (Map.Entry<?, ?> topic : ((Map<?, ?>) partitions.invoke(member.getValue())).entrySet()) {
                     ByteBuffer id = ByteBuffer.allocate(16);
@@ -513,18 +512,18 @@ public final class OttlaPlugins {
                     Collection<?> numbers = (Collection<?>) topic.getValue();
                     owned.put(id.array(), numbers.stream().mapToInt(each -> (Integer) each).toArray());
                 }
-                found.put(member.getKey(), owned);
+                targets.put(member.getKey(), owned);
             }
-            return found;
+            return targets;
         }
 
-        private Map<Object, Set<Integer>> byId(Map<?, ?> told) throws Exception {
-            Map<Object, Set<Integer>> found = new HashMap<>();
-            for (Map.Entry<?, ?> each : told.entrySet()) {
+        private Map<Object, Set<Integer>> byId(Map<?, ?> partitions) throws Exception {
+            Map<Object, Set<Integer>> partitionsById = new HashMap<>();
+            for (Map.Entry<?, ?> each : partitions.entrySet()) {
                 Set<Integer> numbers = new HashSet<>(integers(each.getValue()));
-                found.put(id(((Key) each.getKey()).bytes), Collections.unmodifiableSet(numbers));
+                partitionsById.put(id(((Key) each.getKey()).bytes), Collections.unmodifiableSet(numbers));
             }
-            return Collections.unmodifiableMap(found);  // Kafka's own assignors insist on that
+            return Collections.unmodifiableMap(partitionsById);  // Kafka's own assignors require this
         }
 
         private Object id(byte[] bytes) throws Exception {
@@ -541,8 +540,7 @@ public final class OttlaPlugins {
     }
 
     /**
-     * Decides what clients may do. Before it was started, and on listeners for which it is not ready, it is not asked:
-     * the question fails.
+     * Authorizes requests. Before it has started, and on listeners for which it is not ready, questions fail.
      */
     static final class Authorizer implements Plugin {
         static final String API = OttlaPlugins.API + "server.authorizer.";
@@ -853,9 +851,9 @@ public final class OttlaPlugins {
         });
     }
 
-    // Values: a byte that says of which kind, then the value. Numbers are big-endian.
+    // Values: a byte for the kind, then the value. Numbers are big-endian.
 
-    /** Bytes as a key: arrays know only whether they are the same. */
+    /** Bytes as a map key: arrays compare by identity. */
     record Key(byte[] bytes) {
         @Override
         public boolean equals(Object other) {
@@ -922,7 +920,7 @@ public final class OttlaPlugins {
                 return entries;
             }
             default:
-                throw new IOException("a value of the unknown kind " + kind);
+                throw new IOException("unknown kind of value " + kind);
         }
     }
 
@@ -967,7 +965,7 @@ public final class OttlaPlugins {
                 write(out, each.getValue());
             }
         } else {
-            throw new IOException("a " + value.getClass() + " cannot be said");
+            throw new IOException("a " + value.getClass() + " cannot be encoded");
         }
     }
 

@@ -61,13 +61,13 @@ def _group_by_names(group: coordinator.GroupSpec, image: Image) -> Group:
 
 
 def _by_names(partitions: Mapping[bytes, tuple[int, ...]], image: Image) -> dict[str, tuple[int, ...]]:
-    found = ((image.topic_by_id(topic_id), each) for topic_id, each in partitions.items())
-    return {topic.name: each for topic, each in found if topic is not None}
+    pairs = ((image.topic_by_id(topic_id), numbers) for topic_id, numbers in partitions.items())
+    return {topic.name: numbers for topic, numbers in pairs if topic is not None}
 
 
-def _targets_by_ids(made: Mapping[str, Mapping[str, Iterable[int]]], image: Image) -> dict[str, Target]:
+def _targets_by_ids(assignment: Mapping[str, Mapping[str, Iterable[int]]], image: Image) -> dict[str, Target]:
     """Return the assignment with topic ids. Raise AssignmentFailed for unknown partitions."""
-    return {member_id: dict(_target_by_ids(member_id, owned, image)) for member_id, owned in made.items()}
+    return {member_id: dict(_target_by_ids(member_id, owned, image)) for member_id, owned in assignment.items()}
 
 
 def _target_by_ids(
@@ -93,7 +93,7 @@ class JavaAssignor:
         """The new targets by member; raises AssignmentFailed, or CoordinatorLoading while nobody can be asked."""
         answer = self._jvm.ask(self._index, _encode_group(group, image))
         try:
-            made = answer.result(TIMEOUT_S)
+            assignment = answer.result(TIMEOUT_S)
         except Refused as refused:
             raise AssignmentFailed(str(refused)) from None
         except Failed as failed:
@@ -107,7 +107,7 @@ class JavaAssignor:
             raise CoordinatorLoading(f"The assignor {self.name} cannot be asked: {error}.") from None
         return {
             member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in owned.items() if partitions}
-            for member_id, owned in made.items()
+            for member_id, owned in assignment.items()
         }
 
 
@@ -119,8 +119,8 @@ def _encode_group(group: coordinator.GroupSpec, image: Image) -> list[object]:
     topics = []
     for topic_id, count in group.partitions.items():
         topic = image.topic_by_id(topic_id) if racks else None
-        known = () if topic is None else _racks(topic, racks)
-        topics.append([topic_id, count, numbers(sets.setdefault(each, len(sets)) for each in known)])
+        partition_racks = () if topic is None else _racks(topic, racks)
+        topics.append([topic_id, count, numbers(sets.setdefault(names, len(sets)) for names in partition_racks)])
     members = [
         [
             member_id,
@@ -134,8 +134,8 @@ def _encode_group(group: coordinator.GroupSpec, image: Image) -> list[object]:
     assigned: defaultdict[bytes, list[int]] = defaultdict(list)
     for topic_id, number in group.assigned:
         assigned[topic_id].append(number)
-    taken = {topic_id: numbers(each) for topic_id, each in assigned.items()}
-    return [int(group.is_uniform), members, topics, [sorted(each) for each in sets], taken]
+    taken = {topic_id: numbers(partitions) for topic_id, partitions in assigned.items()}
+    return [int(group.is_uniform), members, topics, [sorted(names) for names in sets], taken]
 
 
 def _racks_of_brokers(image: Image) -> dict[int, str]:

@@ -88,19 +88,19 @@ class PluginAuthorizer:
 
     def authorize(self, call: Any, actions: Sequence[Action]) -> list[bool]:
         """Return whether each action is allowed. Raise Unanswered until the plug-in has decided."""
-        known: Answers = getattr(call, "answers", _NO_ANSWERS)
+        answered: Answers = getattr(call, "answers", _NO_ANSWERS)
         try:
-            return [known[action] for action in actions]
+            return [answered[action] for action in actions]
         except KeyError:
             raise _Question(self, actions, partial(self._authorized, self._context(call), actions)) from None
 
     def authorize_any(self, call: Any, operation: Operation, kind: ResourceType) -> bool:
         """Return whether the operation is allowed on any resource of a kind. Raise Unanswered as well."""
         question = ("any", operation, kind)
-        known: Answers = getattr(call, "answers", _NO_ANSWERS)
-        if question not in known:
+        answered: Answers = getattr(call, "answers", _NO_ANSWERS)
+        if question not in answered:
             raise _Question(self, [question], partial(self._any_authorized, self._context(call), operation, kind))
-        return known[question]
+        return answered[question]
 
     async def acls(self, wanted: DeleteAclsFilter) -> Iterable[Acl]:
         """Return the ACLs that match a filter."""
@@ -174,7 +174,7 @@ class PluginAuthorizer:
         """Return the plug-in's answer. Raise an ApiError for the client if it fails or times out."""
         cause: BaseException | None = None
         try:
-            found = await asyncio.wait_for(answer, timeout_s)
+            result = await asyncio.wait_for(answer, timeout_s)
         except ApiError:
             self._log_recovery()
             raise
@@ -191,7 +191,7 @@ class PluginAuthorizer:
             reason, cause = repr(error), error
         else:
             self._log_recovery()
-            return found
+            return result
         if not self._is_failing:
             self._is_failing = True
             logger.error(
@@ -261,8 +261,8 @@ class PythonAuthorizer:
         ask = getattr(self._plugin, "acls", None)
         if ask is None:
             return ()
-        found: Iterable[Acl] = await self._in_thread(lambda: list(ask(_filter(wanted))))
-        return found
+        acls: Iterable[Acl] = await self._in_thread(lambda: list(ask(_filter(wanted))))
+        return acls
 
     async def create_acls(self, context: RequestContext, acls: Sequence[Acl]) -> Sequence[Outcome]:
         create = self._method("create_acls")
@@ -282,10 +282,10 @@ class PythonAuthorizer:
         """Do nothing: a thread cannot be killed. The questions that wait behind time out too."""
 
     def _method(self, name: str) -> Callable[..., Any]:
-        found: Callable[..., Any] | None = getattr(self._plugin, name, None)
-        if found is None:
+        method: Callable[..., Any] | None = getattr(self._plugin, name, None)
+        if method is None:
             raise SecurityDisabled("The authorizer does not let its ACLs be changed.")
-        return found
+        return method
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: object) -> Any:
         return await asyncio.wrap_future(self._thread.submit(partial(function, *arguments)))

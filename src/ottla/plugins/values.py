@@ -57,13 +57,13 @@ def _write(out: bytearray, value: object) -> None:
             out += _sized.pack(_NUMBERS, len(value)) + _swapped(value).tobytes()
         case Mapping():
             out += _sized.pack(_MAP, len(value))
-            for key, each in value.items():
+            for key, item in value.items():
                 _write(out, key)
-                _write(out, each)
+                _write(out, item)
         case list() | tuple():
             out += _sized.pack(_LIST, len(value))
-            for each in value:
-                _write(out, each)
+            for item in value:
+                _write(out, item)
         case _:
             raise TypeError(f"a {type(value).__name__} cannot be encoded")
 

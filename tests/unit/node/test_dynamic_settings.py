@@ -42,8 +42,8 @@ class Running:
     def __init__(self, settings: NodeSettings) -> None:
         self.dynamic = DynamicSettings(settings)
         self.image = EMPTY
-        self.told: list[tuple[NodeSettings, NodeSettings]] = []
-        self.dynamic.on_change.append(lambda old, new: self.told.append((old, new)))
+        self.changes: list[tuple[NodeSettings, NodeSettings]] = []
+        self.dynamic.on_change.append(lambda old, new: self.changes.append((old, new)))
 
     def set(self, broker: str, settings: Mapping[str, str | None]) -> NodeSettings:
         old, self.image = self.image, image_with(self.image, broker, settings)
@@ -61,7 +61,7 @@ def test_a_brokers_own_setting_overrides_the_cluster_default(running: Running) -
     assert running.set(ME, {"num.io.threads": "10"}).num_io_threads == 10
     assert running.set(ME, {"num.io.threads": None}).num_io_threads == 6
     assert running.set(ALL, {"num.io.threads": None}).num_io_threads == 8
-    assert [(old.num_io_threads, new.num_io_threads) for old, new in running.told] == [
+    assert [(old.num_io_threads, new.num_io_threads) for old, new in running.changes] == [
         (8, 6),
         (6, 10),
         (10, 6),
@@ -71,7 +71,7 @@ def test_a_brokers_own_setting_overrides_the_cluster_default(running: Running) -
 
 def test_settings_of_other_brokers_are_ignored(running: Running) -> None:
     assert running.set("2", {"num.io.threads": "6"}).num_io_threads == 8
-    assert running.told == []
+    assert running.changes == []
 
 
 def test_a_dynamic_setting_in_a_coarser_unit_overrides_the_file() -> None:

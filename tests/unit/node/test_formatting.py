@@ -150,7 +150,11 @@ def test_a_node_that_joins_later_knows_no_voters(tmp_path: Path) -> None:
         (STATIC, {"features": {"metadata.version": 6}}, "no metadata.version 6; there are 7 to 31"),
         (STATIC, {"features": {"group.version": 2}}, "group.version has no level 2; there are 0 to 1"),
         (STATIC, {"features": {"colour": 2}}, "unsupported feature colour; supported are eligible"),
-        (STATIC, {"features": {"kraft.version": 1}}, "kraft.version cannot be 1, as controller.quorum.voters is set"),
+        (
+            STATIC,
+            {"features": {"kraft.version": 1}},
+            "kraft.version cannot be 1, because controller.quorum.voters is set",
+        ),
         (
             STATIC,
             {"features": {"eligible.leader.replicas.version": 1}, "release_version": "3.9"},
@@ -185,11 +189,11 @@ def test_the_directory_of_another_node_or_cluster_is_refused(tmp_path: Path) -> 
     format_directories(node(tmp_path, STATIC), CLUSTER_ID)
     both = node(tmp_path, STATIC, "a,b")
     with pytest.raises(
-        FormattingRefused, match=f"/a/meta.properties is of cluster {CLUSTER_ID}, not {OTHER_CLUSTER_ID}"
+        FormattingRefused, match=f"/a/meta.properties belongs to cluster {CLUSTER_ID}, not {OTHER_CLUSTER_ID}"
     ):
         format_directories(both, OTHER_CLUSTER_ID, ignore_formatted=True)
     write_meta(DISK, f"{tmp_path}/a", NodeMeta(CLUSTER_ID, 9))
-    with pytest.raises(FormattingRefused, match=r"/a/meta.properties is of node 9, not 1"):
+    with pytest.raises(FormattingRefused, match=r"/a/meta.properties belongs to node 9, not 1"):
         format_directories(both, CLUSTER_ID, ignore_formatted=True)
     (tmp_path / "a" / "meta.properties").write_text("version=0\n")
     with pytest.raises(FormattingRefused, match="version 0 instead of 1"):

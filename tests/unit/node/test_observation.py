@@ -93,15 +93,15 @@ def test_metrics_of_a_running_node(watched: Watched) -> None:
         producer.produce("orders", b"x" * 100, partition=number % 3)
     assert producer.flush(20) == 0
 
-    told = watched.metrics()
-    assert told['kafka_server_brokertopicmetrics_messagesin_total{topic="orders"}'] == 500
-    assert told['kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}'] > 50_000
-    assert sum(told[f'kafka_log_log_logendoffset{{topic="orders",partition="{part}"}}'] for part in range(3)) == 500
-    sizes = sum(told[f'kafka_log_log_size{{topic="orders",partition="{part}"}}'] for part in range(3))
-    assert sizes == told['kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}']
-    assert told['kafka_network_requestmetrics_totaltimems_count{request="Produce"}'] >= 1
-    assert told['kafka_network_requestmetrics_requestbytes_sum{request="Produce"}'] > sizes
-    assert told['kafka_network_requestmetrics_errors_total{request="Produce",error="NONE"}'] >= 1
+    shown = watched.metrics()
+    assert shown['kafka_server_brokertopicmetrics_messagesin_total{topic="orders"}'] == 500
+    assert shown['kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}'] > 50_000
+    assert sum(shown[f'kafka_log_log_logendoffset{{topic="orders",partition="{part}"}}'] for part in range(3)) == 500
+    sizes = sum(shown[f'kafka_log_log_size{{topic="orders",partition="{part}"}}'] for part in range(3))
+    assert sizes == shown['kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}']
+    assert shown['kafka_network_requestmetrics_totaltimems_count{request="Produce"}'] >= 1
+    assert shown['kafka_network_requestmetrics_requestbytes_sum{request="Produce"}'] > sizes
+    assert shown['kafka_network_requestmetrics_errors_total{request="Produce",error="NONE"}'] >= 1
     for name, value in {
         "kafka_controller_kafkacontroller_activecontrollercount": 1,
         "kafka_controller_kafkacontroller_activebrokercount": 1,
@@ -117,11 +117,11 @@ def test_metrics_of_a_running_node(watched: Watched) -> None:
         "kafka_server_kafkaserver_brokerstate": 3,
         "ottla_metadata_applied_lag_records": 0,
     }.items():
-        assert told[name] == value, name
-    assert told['ottla_controller_event_time_ms_count{event="CreateTopics"}'] == 1
-    assert told["kafka_log_logflushstats_logflushrateandtimems_count"] > 0
-    assert told['kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"}'] >= 1
-    assert 0 <= told['kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent{window="1m"}'] <= 1
+        assert shown[name] == value, name
+    assert shown['ottla_controller_event_time_ms_count{event="CreateTopics"}'] == 1
+    assert shown["kafka_log_logflushstats_logflushrateandtimems_count"] > 0
+    assert shown['kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT"}'] >= 1
+    assert 0 <= shown['kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent{window="1m"}'] <= 1
 
 
 def test_metrics_of_consumers_and_waiting_requests(watched: Watched) -> None:
@@ -135,20 +135,20 @@ def test_metrics_of_consumers_and_waiting_requests(watched: Watched) -> None:
     message = consumer.poll(20)
     assert message is not None
     assert message.error() is None
-    told = watched.metrics()
-    assert told['kafka_server_brokertopicmetrics_bytesout_total{topic="orders"}'] > 1000
-    assert told['kafka_network_requestmetrics_totaltimems_count{request="FetchConsumer"}'] >= 1
-    assert told['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="Fetch"}'] == 1
-    assert told['kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedoperation="Fetch"}'] == 1
-    assert told['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="ShareFetch"}'] == 0
+    shown = watched.metrics()
+    assert shown['kafka_server_brokertopicmetrics_bytesout_total{topic="orders"}'] > 1000
+    assert shown['kafka_network_requestmetrics_totaltimems_count{request="FetchConsumer"}'] >= 1
+    assert shown['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="Fetch"}'] == 1
+    assert shown['kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedoperation="Fetch"}'] == 1
+    assert shown['kafka_server_delayedoperationpurgatory_purgatorysize{delayedoperation="ShareFetch"}'] == 0
     expired = 'kafka_server_delayedfetchmetrics_expires_total{fetchertype="consumer"}'
-    assert told[expired] == 0
+    assert shown[expired] == 0
     assert consumer.poll(5.5) is None, "there is nothing more"
-    told = watched.metrics()
-    assert told[expired] >= 1
-    assert told['kafka_server_delayedfetchmetrics_expires_total{fetchertype="follower"}'] == 0
-    assert told["kafka_server_delayedproducemetrics_expires_total"] == 0
-    assert told["kafka_server_fetchsessioncache_numincrementalfetchsessions"] >= 0
+    shown = watched.metrics()
+    assert shown[expired] >= 1
+    assert shown['kafka_server_delayedfetchmetrics_expires_total{fetchertype="follower"}'] == 0
+    assert shown["kafka_server_delayedproducemetrics_expires_total"] == 0
+    assert shown["kafka_server_fetchsessioncache_numincrementalfetchsessions"] >= 0
     consumer.close()
 
 
@@ -162,9 +162,9 @@ def test_a_restart_does_not_count_stored_records(tmp_path: Path) -> None:
     assert first.stop() == 0
     second = Watched(tmp_path)
     try:
-        told = second.metrics()
-        assert told['kafka_log_log_logendoffset{topic="orders",partition="0"}'] == 1
-        assert "kafka_server_brokertopicmetrics_messagesin_total" not in told.metrics
+        shown = second.metrics()
+        assert shown['kafka_log_log_logendoffset{topic="orders",partition="0"}'] == 1
+        assert "kafka_server_brokertopicmetrics_messagesin_total" not in shown.metrics
     finally:
         second.stop()
 

@@ -277,7 +277,7 @@ def test_requests_are_denied_while_the_authorizers_jvm_is_gone(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("TopicRules", "the class is no org.apache.kafka.server.authorizer.Authorizer"),
+        ("TopicRules", "the class does not implement org.apache.kafka.server.authorizer.Authorizer"),
         ("com.example.Nowhere", "the class is not on the class path: the environment variable CLASSPATH must name"),
         ("MetadataRules", "it takes its ACLs from the cluster's metadata, which Ottla gives to"),
     ],

@@ -47,21 +47,21 @@ def refusal(setting: str, name: str) -> str:
     ],
 )
 def test_an_invalid_python_plugin_is_explained(setting: str, name: str, reason: str) -> None:
-    told = refusal(setting, name)
-    assert told.startswith(f"{setting}={name}: ")
-    assert reason in told
+    message = refusal(setting, name)
+    assert message.startswith(f"{setting}={name}: ")
+    assert reason in message
 
 
 def test_an_invalid_java_plugin_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLASSPATH", str(java_classes()))
-    told = refusal(TOPICS, "TopicRules")
-    assert told.startswith(
+    message = refusal(TOPICS, "TopicRules")
+    assert message.startswith(
         f"{TOPICS}=TopicRules: it needs org.apache.kafka.server.policy.CreateTopicPolicy, which is not on the class"
     )
-    assert told.endswith("and of kafka-clients")
+    assert message.endswith("and of kafka-clients")
     monkeypatch.setenv("CLASSPATH", class_path())
     assert refusal(CONFIGS, "TopicRules").startswith(
-        f"{CONFIGS}=TopicRules: the class is no org.apache.kafka.server.policy.AlterConfigPolicy"
+        f"{CONFIGS}=TopicRules: the class does not implement org.apache.kafka.server.policy.AlterConfigPolicy"
     )
 
 
