@@ -59,7 +59,7 @@ def describe_acls(
     authorizer: Authorizer | None = call.node.authorizer
     if authorizer is None:
         raise SecurityDisabled("No Authorizer is configured on the broker")
-    wanted = DeleteAclsFilter(
+    acl_filter = DeleteAclsFilter(
         resource_type_filter=request.resource_type_filter,
         resource_name_filter=request.resource_name_filter,
         pattern_type_filter=request.pattern_type_filter,
@@ -69,12 +69,12 @@ def describe_acls(
         permission_type=request.permission_type,
     )
     if authorizer.acl_store is not None:
-        return _describe_kept(authorizer.acl_store, wanted)
-    return _described(acl for acl in sorted(call.node.image.acls.values()) if matches(wanted, acl))
+        return _describe_from_store(authorizer.acl_store, acl_filter)
+    return _described(acl for acl in sorted(call.node.image.acls.values()) if matches(acl_filter, acl))
 
 
-async def _describe_kept(acl_store: AclStore, wanted: DeleteAclsFilter) -> DescribeAclsResponse:
-    return _described(await acl_store.acls(wanted))
+async def _describe_from_store(acl_store: AclStore, acl_filter: DeleteAclsFilter) -> DescribeAclsResponse:
+    return _described(await acl_store.acls(acl_filter))
 
 
 def _described(acls: Iterable[Acl]) -> DescribeAclsResponse:
@@ -127,8 +127,13 @@ async def create_acls(call: Call[Any], request: CreateAclsRequest) -> CreateAcls
 @endpoint(ApiKey.DELETE_ACLS, on=BOTH, failed=delete_acls_failed, guard=of_cluster(Operation.ALTER))
 async def delete_acls(call: Call[Any], request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Let the controller remove ACLs."""
-    for wanted in request.filters:
-        _check_kinds(wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type)
+    for acl_filter in request.filters:
+        _check_kinds(
+            acl_filter.resource_type_filter,
+            acl_filter.pattern_type_filter,
+            acl_filter.operation,
+            acl_filter.permission_type,
+        )
     if call.node.authorizer is None:
         raise SecurityDisabled(_NO_AUTHORIZER)
     decided: DeleteAclsResponse = await call.node.decide(call, request)

@@ -35,7 +35,8 @@ def incremental_alter_configs_failed(
     """Return the error for each resource."""
     return incremental.IncrementalAlterConfigsResponse(
         responses=[
-            _resource_response(incremental.AlterConfigsResourceResponse, each, error) for each in request.resources
+            _resource_response(incremental.AlterConfigsResourceResponse, resource, error)
+            for resource in request.resources
         ]
     )
 
@@ -45,7 +46,9 @@ def alter_configs_failed(
 ) -> legacy.AlterConfigsResponse:
     """Return the error for each resource."""
     return legacy.AlterConfigsResponse(
-        responses=[_resource_response(legacy.AlterConfigsResourceResponse, each, error) for each in request.resources]
+        responses=[
+            _resource_response(legacy.AlterConfigsResourceResponse, resource, error) for resource in request.resources
+        ]
     )
 
 

@@ -81,11 +81,11 @@ def describe_controllers(call: Call[ControllerNode], request: DescribeClusterReq
     )
 
 
-def _wrong_type(asked: int, version: int) -> InvalidRequest | MismatchedEndpointType | UnsupportedEndpointType:
+def _wrong_type(requested: int, version: int) -> InvalidRequest | MismatchedEndpointType | UnsupportedEndpointType:
     if version == 0:
-        return InvalidRequest(f"v0 has no endpoint type {asked}")
-    if asked == CONTROLLERS:
+        return InvalidRequest(f"v0 has no endpoint type {requested}")
+    if requested == CONTROLLERS:
         return MismatchedEndpointType(
             "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
         )
-    return UnsupportedEndpointType(f"Unsupported endpoint type {asked}")
+    return UnsupportedEndpointType(f"Unsupported endpoint type {requested}")

@@ -30,7 +30,7 @@ def admin() -> Iterator[Admin]:
     made.close()
 
 
-def test_resources_by_kind(admin: Admin) -> None:
+def test_config_resources_are_listed_by_type(admin: Admin) -> None:
     admin.create_topic("t")
     admin.register(2)
     admin.register(3, fenced=True)
@@ -68,7 +68,7 @@ def quota(admin: Admin, key: str, value: float, **entity: str | None) -> None:
         ([("ip", 2, None)], False, set()),
     ],
 )
-def test_quotas_are_found_by_their_parts(
+def test_quotas_are_found_by_their_entities(
     admin: Admin, components: list[tuple[str, int, str | None]], strict: bool, found: set[str]
 ) -> None:
     quota(admin, "producer_byte_rate", 1.0, user="u1")
@@ -93,13 +93,15 @@ def test_quotas_are_found_by_their_parts(
         ([("nope", 2, None)], 35),
     ],
 )
-def test_filters_that_make_no_sense(admin: Admin, components: list[tuple[str, int, str | None]], code: int) -> None:
+def test_contradictory_filters_are_refused(
+    admin: Admin, components: list[tuple[str, int, str | None]], code: int
+) -> None:
     asked = [ComponentData(entity_type=kind, match_type=match, match=text) for kind, match, text in components]
     answer = admin.ask(DescribeClientQuotasRequest(components=asked), 1)
     assert (answer.error_code, answer.entries) == (code, None)
 
 
-def test_credentials_without_their_secrets(admin: Admin) -> None:
+def test_credentials_are_described_without_secrets(admin: Admin) -> None:
     for user, mechanism, iterations in (("ann", 1, 4096), ("ann", 2, 8192), ("bob", 1, 5000)):
         admin.apply(
             UserScramCredentialRecord(
@@ -119,7 +121,7 @@ def test_credentials_without_their_secrets(admin: Admin) -> None:
     assert described("bob", "eve", "ann", "ann") == {"bob": (0, [(1, 5000)]), "eve": (91, []), "ann": (92, [])}
 
 
-def test_there_are_no_rules_without_an_authorizer(admin: Admin) -> None:
+def test_without_an_authorizer_there_are_no_acls(admin: Admin) -> None:
     request = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
     assert admin.ask(request, 3).error_code == 54
     rule = AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3)
@@ -128,12 +130,12 @@ def test_there_are_no_rules_without_an_authorizer(admin: Admin) -> None:
     assert admin.send(CreateAclsRequest(creations=[rule]), 3).outcome.startswith("closed")
 
 
-def test_nobody_gets_a_token_on_a_plaintext_listener(admin: Admin) -> None:
+def test_a_plaintext_listener_issues_no_tokens(admin: Admin) -> None:
     answer = admin.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
     assert (answer.error_code, answer.principal_name, answer.max_timestamp_ms) == (64, "ANONYMOUS", -1)
 
 
-def test_what_fails_as_a_whole_fails_for_each_item(admin: Admin) -> None:
+def test_a_failure_of_the_whole_request_is_reported_for_each_item(admin: Admin) -> None:
     admin.refusal = RequestTimedOut("no controller")
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "ab"]
     answer = admin.ask(CreateTopicsRequest(topics=topics), 7)
@@ -145,7 +147,7 @@ def test_what_fails_as_a_whole_fails_for_each_item(admin: Admin) -> None:
     assert admin.ask(ElectLeadersRequest(topic_partitions=None), 2).replica_election_results == []
 
 
-def test_clients_of_old_do_not_know_that_deletion_can_be_switched_off(admin: Admin) -> None:
+def test_old_clients_get_another_error_if_topic_deletion_is_off(admin: Admin) -> None:
     admin.refusal = TopicDeletionDisabled()
     for version, code in ((1, 42), (2, 42), (3, 73), (5, 73)):
         answer = admin.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=1), version)

@@ -40,7 +40,7 @@ def alter(admin: Admin, *resources: incremental.AlterConfigsResource, dry: bool 
     return [each.error_code for each in response.responses]
 
 
-def test_a_topic_is_altered_by_the_controller(admin: Admin) -> None:
+def test_the_controller_alters_a_topic(admin: Admin) -> None:
     assert alter(admin, resource(TOPIC, "t", ("retention.ms", SET, "5"))) == [0]
     assert dict(admin.image.topic_config("t")) == {"retention.ms": "5"}
     assert admin.log("t").settings.retention_ms == 5
@@ -60,13 +60,13 @@ def test_answers_keep_the_order_of_the_request(admin: Admin) -> None:
     assert [each.resource_name for each in forwarded.resources] == ["t", "missing"]
 
 
-def test_without_anything_to_decide_the_controller_is_not_asked(admin: Admin) -> None:
+def test_a_request_without_work_for_the_controller_is_not_forwarded(admin: Admin) -> None:
     assert alter(admin, resource(LOGGER, "1", (NAME, SET, "INFO"))) == [0]
     assert alter(admin) == []
     assert admin.asked == []
 
 
-def test_levels_of_loggers_are_set_and_given_back(admin: Admin) -> None:
+def test_log_levels_are_set_and_removed(admin: Admin) -> None:
     logger = logging.getLogger(NAME)
     assert alter(admin, resource(LOGGER, "1", (NAME, SET, "FATAL")), dry=True) == [0]
     assert logger.level == logging.NOTSET
@@ -76,7 +76,7 @@ def test_levels_of_loggers_are_set_and_given_back(admin: Admin) -> None:
     assert logger.level == logging.NOTSET
 
 
-def test_a_wrong_logger_leaves_the_others_as_they_are(admin: Admin) -> None:
+def test_an_unknown_logger_changes_no_other_logger(admin: Admin) -> None:
     assert alter(admin, resource(LOGGER, "1", (NAME, SET, "FATAL"), ("no.such.logger", SET, "INFO"))) == [40]
     assert logging.getLogger(NAME).level == logging.NOTSET
 
@@ -88,18 +88,18 @@ def test_a_brokers_settings_are_checked_before_they_are_stored(admin: Admin) -> 
     assert dict(admin.image.broker_config(1)) == {"num.io.threads": "16"}
 
 
-def test_lists_of_a_broker_are_appended_to(admin: Admin) -> None:
+def test_appending_to_a_list_of_a_broker(admin: Admin) -> None:
     assert alter(admin, resource(BROKER, "1", ("log.cleanup.policy", APPEND, "compact"))) == [0]
     assert dict(admin.image.broker_config(1)) == {"log.cleanup.policy": "delete,compact"}
 
 
-def test_the_same_resource_twice_is_none(admin: Admin) -> None:
+def test_a_resource_that_is_named_twice_is_refused(admin: Admin) -> None:
     same = resource(TOPIC, "t", ("retention.ms", SET, "5"))
     assert alter(admin, same, same) == [42, 42]
     assert admin.asked == []
 
 
-def test_a_controller_that_cannot_be_asked_fails_each_resource(admin: Admin) -> None:
+def test_an_unreachable_controller_fails_each_resource(admin: Admin) -> None:
     admin.refusal = NotController("elsewhere")
     assert alter(admin, resource(TOPIC, "t"), resource(GROUP, "g")) == [41, 41]
 
@@ -125,6 +125,6 @@ def test_all_settings_are_replaced(admin: Admin) -> None:
         [("retention.ms", SET, None)],
     ],
 )
-def test_malformed_changes_go_no_further(admin: Admin, changes: list[tuple[str, int, str | None]]) -> None:
+def test_malformed_changes_are_not_forwarded(admin: Admin, changes: list[tuple[str, int, str | None]]) -> None:
     assert alter(admin, resource(TOPIC, "t", *changes)) == [42]
     assert admin.asked == []

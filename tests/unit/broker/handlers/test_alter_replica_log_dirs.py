@@ -64,7 +64,7 @@ def filled(broker: Broker, *, batches: int = 4) -> None:
     assert where(broker) == "/one"
 
 
-def test_a_replica_moves_with_all_it_has(broker: Broker) -> None:
+def test_a_replica_moves_with_its_records_and_producers(broker: Broker) -> None:
     filled(broker)
     old = broker.log("t")
     data = content(old)
@@ -78,7 +78,7 @@ def test_a_replica_moves_with_all_it_has(broker: Broker) -> None:
     assert asked.directories[0].id == broker.logs.directories[1].meta.directory_id
 
 
-def test_progress_can_be_seen(broker: Broker) -> None:
+def test_describe_log_dirs_shows_the_progress(broker: Broker) -> None:
     filled(broker)
     size = broker.log("t").size
     move(broker, "/two")
@@ -88,7 +88,7 @@ def test_progress_can_be_seen(broker: Broker) -> None:
     assert described(broker) == [("/two", size, 0, False)]
 
 
-def test_moves_keep_to_their_limit_together(broker: Broker) -> None:
+def test_moves_share_their_throttle(broker: Broker) -> None:
     broker.max_bytes_per_s = 1_000_000
     broker.create_topic("t", partitions=4)
     for index in range(4):
@@ -104,7 +104,7 @@ def test_moves_keep_to_their_limit_together(broker: Broker) -> None:
     assert len(broker.moves) == 0
 
 
-def test_what_is_produced_meanwhile_comes_along(broker: Broker) -> None:
+def test_records_produced_during_the_move_are_copied(broker: Broker) -> None:
     filled(broker)
 
     def produce_and_agree(_: Any) -> AssignReplicasToDirsResponse:
@@ -120,7 +120,7 @@ def test_what_is_produced_meanwhile_comes_along(broker: Broker) -> None:
     assert broker.log("t").high_watermark == 2800
 
 
-def test_a_log_that_begins_later_meanwhile(broker: Broker) -> None:
+def test_the_log_start_offset_rises_during_the_move(broker: Broker) -> None:
     filled(broker)
     move(broker, "/two")
     broker.partition("t").delete_records(700)
@@ -129,7 +129,7 @@ def test_a_log_that_begins_later_meanwhile(broker: Broker) -> None:
     assert (where(broker), broker.log("t").log_start_offset) == ("/two", 700)
 
 
-def test_a_log_that_begins_inside_a_batch(broker: Broker) -> None:
+def test_the_log_start_offset_is_inside_a_batch(broker: Broker) -> None:
     filled(broker)
     broker.partition("t").delete_records(700)
     move(broker, "/two")
@@ -138,7 +138,7 @@ def test_a_log_that_begins_inside_a_batch(broker: Broker) -> None:
     assert broker.log("t").segments[0].base_offset == 400
 
 
-def test_a_log_that_is_emptied_meanwhile(broker: Broker) -> None:
+def test_the_log_is_emptied_during_the_move(broker: Broker) -> None:
     filled(broker)
     move(broker, "/two")
     step(broker)
@@ -147,7 +147,7 @@ def test_a_log_that_is_emptied_meanwhile(broker: Broker) -> None:
     assert (where(broker), broker.log("t").log_start_offset, broker.log("t").log_end_offset) == ("/two", 1600, 1600)
 
 
-def test_a_log_that_is_cut_meanwhile(broker: Broker) -> None:
+def test_the_log_is_truncated_during_the_move(broker: Broker) -> None:
     broker.register(2)
     broker.create_topic("t", replicas=(1, 2), isr=(1,))
     broker.append("t", 0, *[BIG] * 4)
@@ -167,7 +167,7 @@ def test_a_log_that_is_cut_meanwhile(broker: Broker) -> None:
     assert b"other" in content(new)
 
 
-def test_turning_round(broker: Broker) -> None:
+def test_a_move_back_cancels_the_move(broker: Broker) -> None:
     filled(broker)
     move(broker, "/two")
     assert move(broker, "/one") == 0
@@ -176,7 +176,7 @@ def test_turning_round(broker: Broker) -> None:
     assert [each[0] for each in described(broker)] == ["/one"]
 
 
-def test_a_topic_that_is_deleted_meanwhile(broker: Broker) -> None:
+def test_the_topic_is_deleted_during_the_move(broker: Broker) -> None:
     filled(broker)
     move(broker, "/two")
     broker.apply(RemoveTopicRecord(topic_id=broker.image.topics["t"].id))
@@ -184,7 +184,7 @@ def test_a_topic_that_is_deleted_meanwhile(broker: Broker) -> None:
     assert (described(broker), len(broker.moves)) == ([], 0)
 
 
-def test_a_replica_that_the_controller_does_not_know_stays(broker: Broker) -> None:
+def test_a_replica_that_the_controller_does_not_assign_stays(broker: Broker) -> None:
     filled(broker)
     broker.controller = lambda _: AssignReplicasToDirsResponse(error_code=NotLeader.code)
     move(broker, "/two")
@@ -192,7 +192,7 @@ def test_a_replica_that_the_controller_does_not_know_stays(broker: Broker) -> No
     assert (where(broker), len(broker.moves)) == ("/one", 0)
 
 
-def test_a_disk_that_fails_on_the_way(broker: Broker) -> None:
+def test_a_disk_fails_during_the_move(broker: Broker) -> None:
     filled(broker)
     move(broker, "/two")
     broker.logs.directories[1].fail(OSError(errno.EIO, "broken"))
@@ -204,7 +204,7 @@ def test_a_disk_that_fails_on_the_way(broker: Broker) -> None:
     assert move(broker, "/two") == StorageFailed.code
 
 
-def test_a_move_that_a_stop_interrupted_goes_on(broker: Broker) -> None:
+def test_an_interrupted_move_continues_after_a_restart(broker: Broker) -> None:
     filled(broker)
     broker.logs.create_future(broker.log("t"), broker.logs.directories[1].meta.directory_id or b"", now_ms=0)
     broker.moves.resume()
@@ -229,7 +229,7 @@ def test_a_crash_in_the_last_step_of_a_move_loses_nothing(broker: Broker) -> Non
     assert (where(broker), broker.log("t").log_end_offset) == ("/two", 1600)
 
 
-def test_what_cannot_be_moved(broker: Broker) -> None:
+def test_impossible_moves_are_refused(broker: Broker) -> None:
     broker.register(2)
     broker.create_topic("t")
     broker.create_topic("elsewhere", replicas=(2,), leader=2)

@@ -31,7 +31,7 @@ def own(key: int) -> tuple[int, int]:
     return BY_KEY[key].oldest, BY_KEY[key].latest_stable
 
 
-def test_while_the_controller_is_here_or_not_known_all_is_told() -> None:
+def test_without_controller_versions_all_apis_are_advertised() -> None:
     found = told(None)
     assert found[ApiKey.PRODUCE] == (0, BY_KEY[ApiKey.PRODUCE].latest_stable)
     assert (found[ApiKey.METADATA], found[ApiKey.CREATE_TOPICS], found[ApiKey.DELETE_TOPICS]) == tuple(
@@ -48,7 +48,7 @@ def test_while_the_controller_is_here_or_not_known_all_is_told() -> None:
         ((90, 99), None),
     ],
 )
-def test_what_is_handed_on_is_told_as_far_as_the_controller_serves_it(
+def test_forwarded_apis_are_advertised_in_versions_that_the_controller_serves(
     of_controller: tuple[int, int], expected: tuple[int, int] | None
 ) -> None:
     found = told({ApiKey.CREATE_TOPICS: of_controller})

@@ -115,7 +115,7 @@ def controller() -> Iterator[Controller]:
 LISTED = ListPartitionReassignmentsRequest(topics=None)
 
 
-def test_a_request_within_an_envelope_is_its_clients(controller: Controller) -> None:
+def test_a_request_in_an_envelope_belongs_to_its_client(controller: Controller) -> None:
     answer = controller.send(enclosed(LISTED, 0), 0).response
     assert answer.error_code == 0
     assert answer.response_data[:5] == b"\0\0\0\5\0"
@@ -126,7 +126,7 @@ def test_a_request_within_an_envelope_is_its_clients(controller: Controller) -> 
     assert (call.client.principal, call.client.address) == ("User:ann", "::1")
 
 
-def test_that_the_controller_is_elsewhere_is_for_the_broker(controller: Controller) -> None:
+def test_not_controller_is_for_the_broker(controller: Controller) -> None:
     controller.decision = NotController("elsewhere")
     answer = controller.send(enclosed(LISTED, 0), 0).response
     assert (answer.error_code, answer.response_data) == (NotController.code, None)
@@ -140,14 +140,14 @@ def test_other_errors_are_for_the_client(controller: Controller) -> None:
     assert decode(ListPartitionReassignmentsResponse, 0, answer.response_data[5:]).error_code == 42
 
 
-def test_errors_of_each_item_go_back_inside(controller: Controller) -> None:
+def test_errors_of_items_return_inside_the_envelope(controller: Controller) -> None:
     controller.decision = InvalidRequest("no")
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
     answer = controller.send(CreateTopicsRequest(topics=[topic]), 7).response
     assert [(each.name, each.error_code) for each in answer.topics] == [("t", 42)]
 
 
-def test_consensus_answers_later(controller: Controller) -> None:
+def test_the_quorum_answers_later(controller: Controller) -> None:
     exchange = controller.send(VoteRequest(cluster_id="x"), 2)
     assert exchange.outcome == ""
     ((call, request),) = controller.calls
@@ -156,14 +156,14 @@ def test_consensus_answers_later(controller: Controller) -> None:
     assert exchange.response.error_code == 104
 
 
-def test_consensus_answers_within_envelopes_too(controller: Controller) -> None:
+def test_the_quorum_answers_inside_envelopes(controller: Controller) -> None:
     controller.leader = 1
     exchange = controller.send(enclosed(DescribeQuorumRequest(topics=[]), 2), 0)
     controller.calls[0][0].answer(DescribeQuorumResponse())
     assert exchange.response.error_code == 0
 
 
-def test_a_broker_that_takes_another_node_for_the_leader_is_told_and_not_its_client(controller: Controller) -> None:
+def test_a_node_that_does_not_lead_refuses_the_envelope_of_a_quorum_request(controller: Controller) -> None:
     exchange = controller.send(enclosed(DescribeQuorumRequest(topics=[]), 2), 0)
     assert (exchange.response.error_code, controller.calls) == (41, [])
 
@@ -172,12 +172,12 @@ def test_every_api_of_the_listener_is_served() -> None:
     assert CONTROLLER_ENDPOINTS.keys() == {key for key, api in BY_KEY.items() if api.listeners & Listeners.CONTROLLER}
 
 
-def test_all_apis_without_an_error_of_their_own_say_how_they_fail() -> None:
+def test_every_endpoint_can_answer_with_an_error() -> None:
     for endpoint in CONTROLLER_ENDPOINTS.values():
         assert endpoint.failed(endpoint.api.request(), endpoint.api.latest_stable, InvalidRequest("no")) is not None
 
 
-def test_controllers_are_told_by_their_listener(controller: Controller) -> None:
+def test_controllers_are_described_by_their_listener(controller: Controller) -> None:
     for number, name in ((1, "CONTROLLER"), (2, "OTHER")):
         address = ControllerEndpoint(name=name, host=f"host{number}", port=9093)
         controller.apply(RegisterControllerRecord(controller_id=number, end_points=[address]))
@@ -186,7 +186,7 @@ def test_controllers_are_told_by_their_listener(controller: Controller) -> None:
     assert (answer.controller_id, answer.endpoint_type) == (3, 2)
 
 
-def test_controllers_that_never_registered_cannot_be_told(controller: Controller) -> None:
+def test_controllers_before_registration_cannot_be_described(controller: Controller) -> None:
     controller.apply(FeatureLevelRecord(name=METADATA_VERSION, feature_level=7))
     assert controller.send(DescribeClusterRequest(endpoint_type=2), 1).response.error_code == 35
 

@@ -32,7 +32,7 @@ def replicated(broker: Broker) -> None:
     broker.completions.run()
 
 
-def test_a_follower_that_follows_lets_it_be_answered(broker: Broker) -> None:
+def test_the_answer_is_sent_when_the_follower_has_followed(broker: Broker) -> None:
     replicated(broker)
     exchange = send(broker, 3)
     assert not exchange.outcome
@@ -44,7 +44,7 @@ def test_a_follower_that_follows_lets_it_be_answered(broker: Broker) -> None:
     assert told(exchange) == (0, 3)
 
 
-def test_time_may_be_over_first(broker: Broker) -> None:
+def test_a_deletion_times_out(broker: Broker) -> None:
     replicated(broker)
     exchange = send(broker, 3, timeout_ms=100)
     broker.clock.pass_time(50)
@@ -53,20 +53,20 @@ def test_time_may_be_over_first(broker: Broker) -> None:
     assert told(exchange) == (RequestTimedOut.code, 0)
 
 
-def test_a_follower_whose_broker_is_fenced_is_not_waited_for(broker: Broker) -> None:
+def test_a_fenced_follower_does_not_delay_the_answer(broker: Broker) -> None:
     replicated(broker)
     broker.apply(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=BROKER_EPOCH, fenced=1))
     assert told(send(broker, 3)) == (0, 3)
 
 
-def test_a_leader_that_is_one_no_more_says_so(broker: Broker) -> None:
+def test_a_former_leader_answers_with_an_error(broker: Broker) -> None:
     replicated(broker)
     exchange = send(broker, 3)
     broker.change("t", leader=2)
     assert told(exchange) == (NotLeader.code, -1)
 
 
-def test_a_topic_that_goes_meanwhile(broker: Broker) -> None:
+def test_the_topic_is_deleted_during_the_wait(broker: Broker) -> None:
     replicated(broker)
     exchange = send(broker, 3)
     broker.apply(RemoveTopicRecord(topic_id=broker.image.topics["t"].id))

@@ -51,7 +51,7 @@ def set_(admin: Admin, kind: int, name: str, setting: str, value: str | None) ->
     admin.apply(ConfigRecord(resource_type=kind, resource_name=name, name=setting, value=value))
 
 
-def test_a_setting_of_a_topic_goes_before_its_brokers(admin: Admin) -> None:
+def test_a_setting_of_a_topic_overrides_its_brokers(admin: Admin) -> None:
     assert entry(admin, TOPIC, "t", "retention.ms").value == "300000"
     set_(admin, BROKER, "", "log.retention.ms", "3")
     set_(admin, BROKER, "1", "log.retention.ms", "2")
@@ -67,12 +67,12 @@ def test_a_setting_of_a_topic_goes_before_its_brokers(admin: Admin) -> None:
     ]
 
 
-def test_other_names_in_front_of_a_settings_own_are_not_told(admin: Admin) -> None:
+def test_prefixed_names_of_a_setting_are_not_described(admin: Admin) -> None:
     found = entry(admin, TOPIC, "t", "retention.ms")
     assert (told(found), found.config_source) == ([], 5)
 
 
-def test_a_broker_tells_what_it_runs_with(admin: Admin) -> None:
+def test_a_broker_describes_its_effective_settings(admin: Admin) -> None:
     set_(admin, BROKER, "1", "num.io.threads", "9")
     found = entry(admin, BROKER, "1", "num.io.threads")
     assert (found.value, found.config_source, found.read_only) == ("9", 2, False)
@@ -87,7 +87,7 @@ def test_secrets_are_hidden(admin: Admin) -> None:
     assert told(found) == [("ssl.key.password", None, 4)]
 
 
-def test_what_nobody_knows_may_be_a_secret(admin: Admin) -> None:
+def test_the_value_of_an_unknown_setting_is_hidden(admin: Admin) -> None:
     set_(admin, BROKER, "1", "of.a.plugin", "password123")
     found = entry(admin, BROKER, "1", "of.a.plugin")
     assert (found.value, found.is_sensitive, found.config_type, found.read_only) == (None, True, 0, True)
@@ -96,27 +96,27 @@ def test_what_nobody_knows_may_be_a_secret(admin: Admin) -> None:
     assert entry(admin, TOPIC, "t", "of.another.release").is_sensitive
 
 
-def test_a_setting_of_one_listener_names_the_one_for_all(admin: Admin) -> None:
+def test_a_setting_of_one_listener_has_the_general_one_as_a_synonym(admin: Admin) -> None:
     set_(admin, BROKER, "1", "listener.name.plaintext.max.connections", "60")
     found = entry(admin, BROKER, "1", "listener.name.plaintext.max.connections")
     assert (found.value, found.config_type) == ("60", 3)
     assert [name for name, _, _ in told(found)] == ["listener.name.plaintext.max.connections", "max.connections"]
 
 
-def test_values_that_cannot_be_are_not_in_force(admin: Admin) -> None:
+def test_invalid_stored_values_are_not_in_force(admin: Admin) -> None:
     set_(admin, BROKER, "1", "num.io.threads", "many")
     found = entry(admin, BROKER, "1", "num.io.threads")
     assert (found.value, found.config_source) == ("8", 4)
 
 
-def test_what_is_set_on_all_brokers_alone(admin: Admin) -> None:
+def test_the_defaults_of_all_brokers(admin: Admin) -> None:
     set_(admin, BROKER, "", "num.io.threads", "9")
     set_(admin, BROKER, "1", "num.io.threads", "10")
     (found,) = describe(admin, BROKER, "").configs
     assert (found.value, found.config_source, told(found)) == ("9", 3, [("num.io.threads", "9", 3)])
 
 
-def test_a_group_has_what_its_broker_has_for_all(admin: Admin) -> None:
+def test_a_group_inherits_the_brokers_defaults(admin: Admin) -> None:
     found = entry(admin, GROUP, "g", "consumer.session.timeout.ms")
     assert (found.value, found.config_source) == ("46000", 4)
     set_(admin, GROUP, "g", "consumer.session.timeout.ms", "50000")
@@ -143,7 +143,7 @@ def test_a_subscription_of_client_metrics(admin: Admin) -> None:
     assert told(entry(admin, METRICS, "m", "interval.ms")) == [("interval.ms", "1000", 7)]
 
 
-def test_loggers_tell_their_levels(admin: Admin) -> None:
+def test_loggers_have_levels(admin: Admin) -> None:
     name = "tests.api.described"
     logging.getLogger(name).setLevel(logging.ERROR)
     found = entry(admin, LOGGER, "1", name)
@@ -151,12 +151,12 @@ def test_loggers_tell_their_levels(admin: Admin) -> None:
     assert entry(admin, LOGGER, "1", "root").value in ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 
 
-def test_synonyms_are_told_only_if_asked_for(admin: Admin) -> None:
+def test_synonyms_are_included_on_request_only(admin: Admin) -> None:
     assert not any(each.synonyms for each in describe(admin, BROKER, "1", synonyms=False).configs)
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_every_version_can_be_asked(admin: Admin, version: int) -> None:
+def test_every_version_is_served(admin: Admin, version: int) -> None:
     assert len(describe(admin, BROKER, "1", version=version).configs) > 300
 
 
@@ -175,7 +175,7 @@ def test_every_version_can_be_asked(admin: Admin, version: int) -> None:
         (5, "x", 42),
     ],
 )
-def test_what_cannot_be_described(admin: Admin, kind: int, name: str, code: int) -> None:
+def test_unknown_resources_are_refused(admin: Admin, kind: int, name: str, code: int) -> None:
     found = describe(admin, kind, name)
     assert (found.error_code, found.resource_type, found.resource_name) == (code, kind, name)
     assert found.configs == []

@@ -14,7 +14,7 @@ from tests.support.broker import Broker
 from tests.support.logs_in_memory import batch
 
 
-def test_directories_that_get_no_new_replicas_are_told_of(broker: Broker) -> None:
+def test_cordoned_directories_are_marked(broker: Broker) -> None:
     broker.logs.directories[1].is_cordoned = True
     for level in (CORDONED_LOG_DIRS - 1, CORDONED_LOG_DIRS):
         broker.apply(FeatureLevelRecord(name=METADATA_VERSION, feature_level=level))
@@ -24,7 +24,7 @@ def test_directories_that_get_no_new_replicas_are_told_of(broker: Broker) -> Non
     assert {(each.total_bytes, each.usable_bytes) for each in results} == {(1000, 400)}
 
 
-def test_a_log_that_no_partition_has_taken_up_has_no_lag(broker: Broker) -> None:
+def test_a_log_without_a_partition_has_no_lag(broker: Broker) -> None:
     broker.logs.directories[0].create("old", 0, DEFAULT_LOG_SETTINGS, topic_id=None, now_ms=0)
     (topic,) = broker.ask(DescribeLogDirsRequest(topics=None), 5).results[0].topics
     assert (topic.name, topic.partitions[0].offset_lag) == ("old", -1)

@@ -48,7 +48,7 @@ def refuses(call: Call[None], request: Any) -> Any:
 
 
 @pytest.mark.parametrize("handler", [fails, fails_later])
-def test_a_bug_of_a_handler_is_answered_and_logged_and_the_connection_goes_on(
+def test_a_bug_of_a_handler_is_answered_and_logged_and_keeps_the_connection(
     handler: Handler, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -92,7 +92,7 @@ def test_a_handler_may_answer_long_after_it_returned() -> None:
     run(test)
 
 
-def test_a_bug_in_a_produce_without_acks_ends_the_connection(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_produce_without_acks_closes_the_connection(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     broker.create_topic("t")
     monkeypatch.setattr(PartitionLog, "append_unless_heavy", broken)
     part = PartitionProduceData(index=0, records=bytes(batch(b"v")))
@@ -101,14 +101,14 @@ def test_a_bug_in_a_produce_without_acks_ends_the_connection(broker: Broker, mon
 
 
 @pytest.mark.parametrize("endpoint", BROKER_ENDPOINTS.values(), ids=lambda endpoint: endpoint.api.name)
-def test_every_failure_has_an_answer_but_that_of_a_produce_without_acks(endpoint: Endpoint) -> None:
+def test_every_failure_has_an_answer_except_of_a_produce_without_acks(endpoint: Endpoint) -> None:
     for version in range(endpoint.api.oldest, endpoint.api.latest + 1):
         request = ProduceRequest(acks=1) if endpoint.api.request is ProduceRequest else endpoint.api.request()
         assert endpoint.failed(request, version, UnknownServerError()) is not None
     assert produce_failed(ProduceRequest(acks=0), 9, UnknownServerError()) is None
 
 
-def test_what_a_request_made_ready_is_answered_before_the_next_request_is_handled(
+def test_operations_that_a_request_completes_are_answered_before_the_next_request(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.create_topic("t")

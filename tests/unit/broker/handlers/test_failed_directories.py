@@ -53,7 +53,7 @@ def fetched(exchange: Exchange) -> int:
 
 
 @pytest.mark.parametrize("version", [3, 9, 10])
-def test_a_produce_that_waits_for_replicas_is_answered_that_the_storage_failed(broker: Broker, version: int) -> None:
+def test_a_waiting_produce_gets_a_storage_error(broker: Broker, version: int) -> None:
     replicated(broker)
     waiting = produce(broker, version)
     assert not waiting.outcome
@@ -62,7 +62,7 @@ def test_a_produce_that_waits_for_replicas_is_answered_that_the_storage_failed(b
     assert len(broker.node.timer) == 0
 
 
-def test_the_storage_failed_also_after_another_broker_has_taken_over(broker: Broker) -> None:
+def test_the_storage_error_remains_after_another_broker_leads(broker: Broker) -> None:
     """The replica stays offline here, whatever the metadata say of it."""
     replicated(broker)
     fail_directory(broker)
@@ -70,7 +70,7 @@ def test_the_storage_failed_also_after_another_broker_has_taken_over(broker: Bro
     assert produced(produce(broker)) == StorageFailed.code
 
 
-def test_a_topic_that_is_deleted_is_unknown_though_its_directory_failed(broker: Broker) -> None:
+def test_a_deleted_topic_is_unknown_though_its_directory_failed(broker: Broker) -> None:
     replicated(broker)
     waiting = produce(broker)
     directory = broker.logs.directory_of("t", 0)
@@ -80,7 +80,7 @@ def test_a_topic_that_is_deleted_is_unknown_though_its_directory_failed(broker: 
     assert produced(waiting) == UnknownTopicOrPartition.code
 
 
-def test_a_deletion_of_records_that_waits_is_answered_that_the_storage_failed(broker: Broker) -> None:
+def test_a_waiting_deletion_of_records_gets_a_storage_error(broker: Broker) -> None:
     replicated(broker)
     broker.append("t", 0, batch(b"1"))
     broker.partition("t").on_follower_fetch(2, 1, 0, broker.clock.ms)

@@ -29,7 +29,7 @@ def fetch(broker: Broker, *topics: str, replica: int = -1, max_bytes: int = 1 <<
         (ResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION, TopicAuthorizationFailed.code, NONE),
     ],
 )
-def test_consumers_read_what_they_may_and_followers_must_be_brokers(
+def test_consumers_need_read_and_followers_must_be_brokers(
     broker: Broker, kind: ResourceType, name: str, operation: Operation, consumer: int, follower: int
 ) -> None:
     broker.register(2)
@@ -40,7 +40,7 @@ def test_consumers_read_what_they_may_and_followers_must_be_brokers(
     assert fetch(broker, "t", replica=2)["t"].error_code == follower
 
 
-def test_a_topic_that_may_not_be_read_does_not_keep_others_from_being_read(broker: Broker) -> None:
+def test_a_forbidden_topic_does_not_block_other_topics(broker: Broker) -> None:
     broker.create_topic("open")
     broker.create_topic("closed")
     broker.append("open", 0, RECORD)
@@ -57,9 +57,7 @@ def test_a_topic_that_may_not_be_read_does_not_keep_others_from_being_read(broke
 
 
 @pytest.mark.parametrize(("asked", "allowed"), [(1 << 20, 3000), (3000, 1 << 20)])
-def test_a_fetch_brings_no_more_than_the_client_asks_for_and_the_broker_allows(
-    broker: Broker, asked: int, allowed: int
-) -> None:
+def test_a_fetch_is_limited_by_client_and_broker(broker: Broker, asked: int, allowed: int) -> None:
     broker.create_topic("t")
     broker.append("t", 0, *[RECORD] * 10)
     broker.node.fetch_max_bytes = allowed

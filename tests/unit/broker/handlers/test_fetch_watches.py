@@ -102,7 +102,7 @@ def answered(exchange: Exchange) -> list[int]:
 
 
 @pytest.mark.parametrize("replica", [-1, 2])
-def test_a_session_costs_what_changed_however_many_partitions_it_has(broker: Broker, replica: int) -> None:
+def test_a_session_costs_as_much_as_changed(broker: Broker, replica: int) -> None:
     costs = []
     for number, count in enumerate((3, 300)):
         broker.create_topic(f"t{number}", partitions=count, replicas=(1, 2))
@@ -155,7 +155,7 @@ def test_fetches_that_waited_leave_nothing_behind(broker: Broker, has_session: b
         assert not any(broker.partition("t", number).consumer_watches for number in range(50))
 
 
-def test_a_session_that_ends_is_notified_no_more(broker: Broker) -> None:
+def test_an_ended_session_is_not_notified(broker: Broker) -> None:
     broker.create_topic("t", partitions=3)
     reader, other = Reader(broker), Reader(broker)
     reader.open({0: 0, 1: 0, 2: 0})
@@ -191,7 +191,7 @@ def test_what_happens_to_a_partition_is_in_the_next_answer(broker: Broker) -> No
     assert list(reader.fetch()) == [2]
 
 
-def test_a_waiting_fetch_hears_of_leaders_and_of_deleted_topics(broker: Broker) -> None:
+def test_a_waiting_fetch_learns_of_new_leaders_and_deleted_topics(broker: Broker) -> None:
     broker.create_topic("t", partitions=3)
     reader = Reader(broker)
     reader.open({0: 0, 1: 0, 2: 0})
@@ -288,7 +288,7 @@ def test_an_evicted_session_answers_the_fetch_that_waits(broker: Broker) -> None
     assert not broker.partition("t", 0).consumer_watches
 
 
-def test_another_isolation_level_or_client_looks_at_everything_again(broker: Broker) -> None:
+def test_another_isolation_level_or_client_reads_everything_again(broker: Broker) -> None:
     broker.create_topic("t", partitions=2)
     reader = Reader(broker)
     reader.open({0: 0, 1: 0})
@@ -303,7 +303,7 @@ def test_another_isolation_level_or_client_looks_at_everything_again(broker: Bro
     assert session.reader != before
 
 
-def test_an_offset_that_is_cut_off_is_an_error_at_the_next_fetch(broker: Broker) -> None:
+def test_a_truncated_offset_is_an_error_at_the_next_fetch(broker: Broker) -> None:
     broker.create_topic("t", partitions=2)
     broker.append("t", 0, RECORD, RECORD)
     reader = Reader(broker)

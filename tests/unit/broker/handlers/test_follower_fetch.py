@@ -51,7 +51,7 @@ def caught_up(broker: Broker) -> Exchange:
     return fetch(broker, 1, 1)
 
 
-def test_a_follower_that_waits_is_told_soon_that_the_high_watermark_rose(broker: Broker) -> None:
+def test_a_waiting_follower_learns_the_risen_high_watermark_soon(broker: Broker) -> None:
     waiting = caught_up(broker)
     broker.clock.pass_time(100)
     broker.partition("t").on_follower_fetch(3, 1, 0, broker.clock.ms)
@@ -62,7 +62,7 @@ def test_a_follower_that_waits_is_told_soon_that_the_high_watermark_rose(broker:
     assert broker.node.expirations.follower_fetches == expired, "its deadline has not come"
 
 
-def test_a_follower_that_does_not_know_the_high_watermark_does_not_wait_for_long(broker: Broker) -> None:
+def test_a_follower_with_an_old_high_watermark_waits_briefly(broker: Broker) -> None:
     broker.partition("t").on_follower_fetch(3, 1, 0, broker.clock.ms)
     beginning = fetch(broker, 0, 0)
     assert beginning.outcome, "there is a record for it"
@@ -72,7 +72,7 @@ def test_a_follower_that_does_not_know_the_high_watermark_does_not_wait_for_long
     assert told(waiting) == 1
 
 
-def test_a_follower_that_knows_it_waits_its_time(broker: Broker) -> None:
+def test_a_follower_with_the_current_high_watermark_waits_its_time(broker: Broker) -> None:
     waiting = caught_up(broker)
     broker.clock.pass_time(WAIT_MS - 10)
     assert not waiting.outcome

@@ -47,7 +47,7 @@ def admin() -> Iterator[Admin]:
 
 
 @pytest.mark.parametrize("key", AS_THEY_COME, ids=lambda key: BY_KEY[key].name)
-def test_a_request_is_handed_on_and_the_controllers_answer_goes_back(admin: Admin, key: ApiKey) -> None:
+def test_a_request_is_forwarded_and_the_controllers_answer_returned(admin: Admin, key: ApiKey) -> None:
     api = BY_KEY[key]
     field = "error_code" if key == ApiKey.DESCRIBE_QUORUM else "throttle_time_ms"
     admin.controller = lambda _: api.response(**{field: 41})
@@ -59,7 +59,7 @@ def test_a_request_is_handed_on_and_the_controllers_answer_goes_back(admin: Admi
     assert getattr(admin.ask(request, api.latest_stable), field) == 41
 
 
-def test_changes_of_access_rules_are_handed_on(admin: Admin) -> None:
+def test_changes_of_acls_are_forwarded(admin: Admin) -> None:
     admin.node.authorizer = StandardAuthorizer()
     answers: list[Any] = [
         CreateAclsResponse(results=[AclCreationResult()]),

@@ -30,14 +30,14 @@ def test_the_next_block_is_fetched_before_the_last_is_used_up(broker: Broker) ->
     assert len(broker.asked) == 2
 
 
-def test_a_refusal_is_for_the_producer_to_try_again(broker: Broker) -> None:
+def test_the_producer_retries_after_a_refusal(broker: Broker) -> None:
     broker.controller = lambda _: AllocateProducerIdsResponse(error_code=StaleBrokerEpoch.code)
     exchange = broker.send(REQUEST, 5)
     broker.loop.run_until_complete(_until_answered(exchange))
     assert (exchange.response.error_code, exchange.response.producer_epoch) == (CoordinatorLoading.code, -1)
 
 
-def test_a_controller_that_is_away_is_for_the_producer_to_wait_for(broker: Broker) -> None:
+def test_the_producer_waits_for_an_absent_controller(broker: Broker) -> None:
     def refuse(_: Any) -> Any:
         raise NotController("none is active")
 
@@ -47,12 +47,12 @@ def test_a_controller_that_is_away_is_for_the_producer_to_wait_for(broker: Broke
     assert exchange.response.error_code == CoordinatorLoading.code
 
 
-def test_a_block_that_cannot_be_is_not_used(broker: Broker) -> None:
+def test_an_impossible_block_is_not_used(broker: Broker) -> None:
     broker.controller = lambda _: AllocateProducerIdsResponse(producer_id_start=(1 << 63) - 5, producer_id_len=1000)
     assert ask(broker).error_code == CoordinatorLoading.code
 
 
-def test_transactional_ids_are_for_a_coordinator(broker: Broker) -> None:
+def test_transactional_ids_need_a_coordinator(broker: Broker) -> None:
     request = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000)
     assert broker.ask(request, 5).error_code == NotCoordinator.code
 

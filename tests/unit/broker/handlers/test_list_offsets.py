@@ -44,32 +44,32 @@ class TestANewLeader:
         broker.change("t", leader=1)
         assert (broker.log("t").high_watermark, broker.log("t").log_end_offset) == (2, 3)
 
-    def test_does_not_tell_the_end_before_it_knows(self, broker: Broker) -> None:
+    def test_hides_the_end_until_it_is_known(self, broker: Broker) -> None:
         self.begin(broker)
         assert answer(broker, -1).error_code == OffsetNotAvailable.code
         assert answer(broker, -1, 5).error_code == OffsetNotAvailable.code
         assert answer(broker, -1, 4).error_code == LeaderNotAvailable.code
         assert answer(broker, -2).offset == 0
 
-    def test_tells_of_records_that_are_replicated(self, broker: Broker) -> None:
+    def test_returns_replicated_records(self, broker: Broker) -> None:
         self.begin(broker)
         assert answer(broker, NOW_MS + 2).offset == 1
         assert answer(broker, NOW_MS + 3).error_code == OffsetNotAvailable.code
         assert answer(broker, NOW_MS + 9).error_code == OffsetNotAvailable.code
         assert answer(broker, -3).error_code == OffsetNotAvailable.code
 
-    def test_tells_followers_everything(self, broker: Broker) -> None:
+    def test_returns_the_log_end_to_followers(self, broker: Broker) -> None:
         self.begin(broker)
         assert (answer(broker, -1, replica=2).offset, answer(broker, -1, replica=-2).offset) == (3, 3)
 
-    def test_tells_the_end_when_its_follower_has_fetched(self, broker: Broker) -> None:
+    def test_returns_the_end_once_its_follower_has_fetched(self, broker: Broker) -> None:
         self.begin(broker)
         broker.partition("t").on_follower_fetch(2, 3, 0, NOW_MS)
         told = answer(broker, -1)
         assert (told.error_code, told.offset, told.leader_epoch) == (0, 3, 2)
 
 
-def test_a_follower_answers_only_who_debugs(broker: Broker) -> None:
+def test_a_follower_answers_debugging_clients_only(broker: Broker) -> None:
     broker.register(2)
     broker.create_topic("t", replicas=(1, 2), leader=2)
     assert answer(broker, -1).error_code == NotLeader.code
@@ -95,7 +95,7 @@ class TestALongSearch:
             broker.append("t", 0, batch(*[10] * 500))
         broker.append("t", 0, batch(60))
 
-    def test_goes_on_in_a_thread(self) -> None:
+    def test_continues_in_a_thread(self) -> None:
         background = Slow()
         broker = Broker(background=background)
         self.fill(broker)
@@ -120,7 +120,7 @@ class TestALongSearch:
         assert _only(exchange).error_code == NotLeader.code
         broker.close()
 
-    def test_that_meets_bytes_that_are_not_right_says_so(self) -> None:
+    def test_reports_corrupt_bytes(self) -> None:
         background = Slow()
         broker = Broker(background=background)
         self.fill(broker)
@@ -133,7 +133,7 @@ class TestALongSearch:
         assert _only(exchange).error_code == CorruptMessage.code
         broker.close()
 
-    def test_is_answered_at_once_where_the_index_helps(self) -> None:
+    def test_is_answered_at_once_if_the_index_suffices(self) -> None:
         background = Slow()
         broker = Broker(background=background)
         broker.create_topic("t")
@@ -157,7 +157,7 @@ class TestManySegments:
         for segment in log.segments[:-1]:
             segment._max_timestamp = -2  # as if nobody had asked yet
 
-    def test_others_get_their_turn_while_they_are_looked_up(self, broker: Broker) -> None:
+    def test_other_requests_run_during_the_lookups(self, broker: Broker) -> None:
         self.fill(broker)
         exchange = broker.begin(request(NOW_MS + 100), 11)
         broker.step()
@@ -167,7 +167,7 @@ class TestManySegments:
         assert not any(segment.is_cold for segment in broker.log("t").segments)
         assert answer(broker, -3).offset == 120
 
-    def test_segments_that_go_meanwhile_are_passed_over(self, broker: Broker) -> None:
+    def test_segments_that_are_deleted_meanwhile_are_skipped(self, broker: Broker) -> None:
         self.fill(broker)
         exchange = broker.begin(request(NOW_MS + 100), 11)
         broker.step()
@@ -186,7 +186,7 @@ class TestManySegments:
         assert _only(exchange).error_code == NotLeader.code
 
 
-def test_the_largest_timestamp_of_what_is_left(broker: Broker) -> None:
+def test_the_largest_timestamp_of_the_remaining_records(broker: Broker) -> None:
     broker.apply(ConfigRecord(resource_type=2, resource_name="t", name="segment.bytes", value="1048576"))
     broker.create_topic("t")
     broker.append("t", 0, batch(9, 1), batch(4, 5, 5))

@@ -25,7 +25,7 @@ def fence(broker: Broker, other: int) -> None:
     broker.apply(BrokerRegistrationChangeRecord(broker_id=other, broker_epoch=BROKER_EPOCH, fenced=1))
 
 
-def test_fenced_brokers_are_offline_and_not_told_of(broker: Broker) -> None:
+def test_fenced_brokers_are_offline_and_not_listed(broker: Broker) -> None:
     broker.register(2, fenced=True)
     broker.create_topic("t", replicas=(1, 2))
     response = broker.ask(MetadataRequest(topics=None), 13)
@@ -35,7 +35,7 @@ def test_fenced_brokers_are_offline_and_not_told_of(broker: Broker) -> None:
     assert (told.error_code, told.leader_id, told.replica_nodes, told.offline_replicas) == (0, 1, [1, 2], [2])
 
 
-def test_a_broker_that_was_just_fenced_is_still_named_but_for_nothing(broker: Broker) -> None:
+def test_a_broker_that_was_just_fenced_is_listed_without_partitions(broker: Broker) -> None:
     """librdkafka would give up partitions together with a broker that is not named, whoever leads them now."""
     broker.register(2)
     broker.create_topic("t", replicas=(1, 2))
@@ -49,7 +49,7 @@ def test_a_broker_that_was_just_fenced_is_still_named_but_for_nothing(broker: Br
     assert [each.node_id for each in broker.ask(MetadataRequest(topics=None), 13).brokers] == [1]
 
 
-def test_who_asks_for_a_leader_that_hung_up_is_told_of_the_next_one(broker: Broker) -> None:
+def test_a_request_for_a_failed_leader_waits_for_the_next_one(broker: Broker) -> None:
     lose_leader(broker)
     asked = broker.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
     assert not asked.outcome
@@ -66,7 +66,7 @@ def test_who_asks_for_a_leader_that_hung_up_is_told_of_the_next_one(broker: Brok
     assert partition(broker, 13).leader_id == 1, "and nobody waits any more"
 
 
-def test_a_leader_that_is_gone_is_not_named_when_the_decision_takes_long(broker: Broker) -> None:
+def test_a_failed_leader_is_not_named_if_the_election_takes_long(broker: Broker) -> None:
     lose_leader(broker)
     asked = broker.send(MetadataRequest(topics=None), 13)
     broker.loop.run_until_complete(asyncio.sleep(WAIT_S * 1.2))
@@ -83,7 +83,7 @@ def test_a_leader_that_closed_a_connection_and_still_listens_is_named(broker: Br
     assert partition(broker, 13).leader_id == 2
 
 
-def test_a_leader_that_comes_back_before_it_is_fenced_is_named_again(broker: Broker) -> None:
+def test_a_leader_that_returns_before_it_is_fenced_is_named_again(broker: Broker) -> None:
     lose_leader(broker)
     asked = broker.send(MetadataRequest(topics=None), 13)
     assert not asked.outcome
@@ -103,7 +103,7 @@ def lose_leader(broker: Broker, *, is_dead: bool = True) -> None:
     broker.disconnected_brokers.append(2)
 
 
-def test_v0_leaves_out_who_cannot_be_reached_and_says_so(broker: Broker) -> None:
+def test_v0_leaves_out_unreachable_replicas_with_an_error(broker: Broker) -> None:
     broker.register(2)
     broker.create_topic("t", replicas=(1, 2))
     fence(broker, 2)
@@ -112,7 +112,7 @@ def test_v0_leaves_out_who_cannot_be_reached_and_says_so(broker: Broker) -> None
     assert partition(broker, 1).error_code == 0
 
 
-def test_a_leader_that_is_gone_or_on_another_listener(broker: Broker) -> None:
+def test_a_leader_that_failed_or_is_on_another_listener(broker: Broker) -> None:
     broker.register(2, listener="INTERNAL")
     broker.create_topic("t", replicas=(1, 2), leader=2)
     for version in range(14):
@@ -124,7 +124,7 @@ def test_a_leader_that_is_gone_or_on_another_listener(broker: Broker) -> None:
     assert partition(broker, 13).error_code == LeaderNotAvailable.code
 
 
-def test_replicas_in_directories_that_their_broker_has_no_more_are_offline(broker: Broker) -> None:
+def test_replicas_in_lost_directories_are_offline(broker: Broker) -> None:
     broker.create_topic("t")
     known = broker.logs.directories[0].meta.directory_id
     assert known is not None
@@ -133,7 +133,7 @@ def test_replicas_in_directories_that_their_broker_has_no_more_are_offline(broke
         assert partition(broker, 13).offline_replicas == offline
 
 
-def test_eligible_leaders_are_told(broker: Broker) -> None:
+def test_eligible_leaders_are_described(broker: Broker) -> None:
     broker.register(2)
     broker.create_topic("t", replicas=(1, 2))
     broker.change("t", isr=[1], eligible_leader_replicas=[2], last_known_elr=[1])
@@ -143,7 +143,7 @@ def test_eligible_leaders_are_told(broker: Broker) -> None:
     assert (told.leader_id, told.leader_epoch, told.error_code) == (1, 0, 0)
 
 
-def test_describe_cluster_tells_fenced_brokers_when_asked(broker: Broker) -> None:
+def test_describe_cluster_has_fenced_brokers_on_request(broker: Broker) -> None:
     broker.register(2)
     broker.register(3, listener="INTERNAL")
     fence(broker, 2)

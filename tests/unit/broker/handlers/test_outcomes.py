@@ -213,7 +213,7 @@ def test_a_defect_leaves_one_outcome(
         assert "Defect" in caplog.text or "Heartbeat v4 has no answer that can be sent" in caplog.text
 
 
-def test_what_cannot_be_sent_is_logged_with_its_request_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unsendable_answer_is_logged_with_its_request_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with serving({ApiKey.HEARTBEAT: lambda *_: UNSENDABLE}) as service:
             assert await outcome(service) == FAILED
@@ -225,7 +225,7 @@ def test_what_cannot_be_sent_is_logged_with_its_request_and_counted(caplog: pyte
     assert "Heartbeat v4 has no answer that can be sent: HeartbeatRequest(" in caplog.text
 
 
-def test_one_request_that_fails_inside_of_another_leaves_that_one_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_that_fails_inside_another_does_not_affect_it(caplog: pytest.LogCaptureFixture) -> None:
     """A produce completes the fetches that wait for it: what is wrong with one of them is none of its business."""
 
     async def test() -> None:
@@ -254,7 +254,7 @@ def test_one_request_that_fails_inside_of_another_leaves_that_one_alone(caplog: 
     run(test)
 
 
-def test_a_second_outcome_is_refused_and_the_first_one_stays(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_second_outcome_is_refused_and_the_first_remains(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         def answer_twice(call: Call[None], request: Any) -> HeartbeatResponse:
             call.answer(HeartbeatResponse())
@@ -272,7 +272,7 @@ def test_a_second_outcome_is_refused_and_the_first_one_stays(caplog: pytest.LogC
     assert "SecondOutcome" in caplog.text
 
 
-def test_a_request_without_acks_whose_handler_fails_ends_its_connection() -> None:
+def test_a_failed_request_without_acks_closes_its_connection() -> None:
     async def test() -> None:
         async with serving(
             {ApiKey.HEARTBEAT: lambda *_: NOTHING, ApiKey.API_VERSIONS: lambda *_: ApiVersionsResponse()}

@@ -35,7 +35,7 @@ def test_the_throttle_time_shrinks_while_the_request_waits_for_its_answer() -> N
     assert charge.throttle_ms == 0
 
 
-def test_a_client_that_understands_it_is_refused_the_change_after_the_one_that_was_too_much() -> None:
+def test_a_strict_client_is_refused_the_change_after_the_one_beyond_its_quota() -> None:
     clock, quotas = Clock(), ClientQuotas()
     charge = charging(clock, quotas, is_strict=True)
     charge(SAVED + 10)

@@ -13,7 +13,7 @@ from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
     ("version", "expected"),
     [(0, InvalidProducerEpoch), (3, InvalidProducerEpoch), (4, ProducerFenced), (6, ProducerFenced)],
 )
-def test_a_fenced_producer_that_begins_anew(version: int, expected: type[ApiError]) -> None:
+def test_a_fenced_producer_that_initializes_again(version: int, expected: type[ApiError]) -> None:
     answer = init_producer_id_failed(InitProducerIdRequest(transactional_id="t"), version, ProducerFenced())
     assert answer.error_code == expected.code
 

@@ -97,7 +97,7 @@ def test_a_fetch_is_answered_when_enough_bytes_are_replicated(replicated: Broker
     assert len(answer(waiting).records or b"") == 2 * len(RECORD), "read again when the wait is over"
 
 
-def test_a_fetch_is_answered_when_the_logs_turn_out_to_diverge(replicated: Broker) -> None:
+def test_a_fetch_is_answered_when_the_logs_diverge(replicated: Broker) -> None:
     replicated.append("t", 0, RECORD, RECORD, RECORD)
     replicated.change("t", leader=ME)
     waiting = fetch(replicated, offset=3, replica=OTHER, leader_epoch=-1, last_epoch=0)
@@ -110,7 +110,7 @@ def test_a_fetch_is_answered_when_the_logs_turn_out_to_diverge(replicated: Broke
     assert (diverging.epoch, diverging.end_offset) == (0, 1)
 
 
-def test_at_its_deadline_a_fetch_is_answered_with_what_there_is(replicated: Broker) -> None:
+def test_at_its_deadline_a_fetch_is_answered_with_the_available_records(replicated: Broker) -> None:
     replicated.append("t", 0, RECORD)
     for follower in (OTHER, THIRD):
         replicated.partition("t").on_follower_fetch(follower, 1, 0, replicated.clock.ms)

@@ -55,7 +55,7 @@ def codes(exchange: Exchange) -> list[int]:
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_a_produce_that_asks_for_the_leader_alone_does_not_wait(replicated: Broker, acks: int) -> None:
+def test_a_produce_with_acks_1_does_not_wait(replicated: Broker, acks: int) -> None:
     assert produce(replicated, 0, acks=acks).outcome == ("answered" if acks else "not answered")
     assert len(replicated.node.timer) == 0
 
@@ -77,7 +77,7 @@ def test_partitions_that_fail_at_once_wait_for_those_that_do_not(replicated: Bro
     assert codes(waiting) == [NONE, UnknownTopicOrPartition.code]
 
 
-def test_a_produce_of_which_nothing_was_written_does_not_wait(replicated: Broker) -> None:
+def test_a_produce_that_wrote_nothing_does_not_wait(replicated: Broker) -> None:
     assert codes(produce(replicated, 7, 8)) == [UnknownTopicOrPartition.code] * 2
     assert len(replicated.node.timer) == 0
 
@@ -89,7 +89,7 @@ def test_at_its_deadline_partitions_that_are_not_replicated_have_timed_out(repli
     assert codes(waiting) == [RequestTimedOut.code, NONE]
 
 
-def test_a_partition_that_another_broker_leads_by_then_is_refused_with_its_leader(replicated: Broker) -> None:
+def test_a_partition_that_another_broker_leads_at_the_deadline_is_refused_with_its_leader(replicated: Broker) -> None:
     waiting = produce(replicated, 0)
     replicated.change("t", 0, leader=OTHER, isr=[OTHER])
     (answer,) = answers(waiting)
@@ -99,14 +99,14 @@ def test_a_partition_that_another_broker_leads_by_then_is_refused_with_its_leade
     assert [each.node_id for each in waiting.response.node_endpoints] == [OTHER]
 
 
-def test_versions_before_10_are_not_given_the_leader(replicated: Broker) -> None:
+def test_versions_before_10_do_not_get_the_leader(replicated: Broker) -> None:
     waiting = produce(replicated, 0, version=9)
     replicated.change("t", 0, leader=OTHER, isr=[OTHER])
     assert codes(waiting) == [NotLeader.code]
     assert not waiting.response.node_endpoints
 
 
-def test_a_partition_that_is_not_assigned_to_this_broker_any_more_is_refused(replicated: Broker) -> None:
+def test_a_partition_that_is_no_longer_assigned_to_this_broker_is_refused(replicated: Broker) -> None:
     waiting = produce(replicated, 0)
     replicated.change("t", 0, leader=OTHER, isr=[OTHER], replicas=[OTHER], directories=[bytes(16)])
     assert not replicated.partitions.has("t", 0)
@@ -130,7 +130,7 @@ def test_a_batch_that_is_replicated_when_too_few_replicas_are_in_sync_is_refused
     assert codes(waiting) == [NotEnoughReplicasAfterAppend.code]
 
 
-def test_records_are_let_go_of_while_their_produce_waits(replicated: Broker) -> None:
+def test_records_are_released_while_their_produce_waits(replicated: Broker) -> None:
     waiting = produce(replicated, 0, 1)
     assert not waiting.outcome
     sent = {id(part) for topic in waiting._request.topic_data for part in topic.partition_data}
