@@ -88,4 +88,4 @@ class SocketServer:
 def _forget_connection(broker: BrokerNode, connection: Connection) -> None:
     """Drop what the broker keeps for a client's connection."""
     broker.telemetry.forget(connection.session)
-    broker.sharing.disconnected(connection.session)
+    broker.sharing.on_disconnect(connection.session)

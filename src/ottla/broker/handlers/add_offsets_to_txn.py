@@ -35,7 +35,7 @@ def add_offsets_to_txn(call: Call[BrokerNode], request: AddOffsetsToTxnRequest) 
         raise InvalidRequest("a transactional id must not be empty")
     where = TopicPartition(GROUPS_TOPIC, group_partition(call.node, request.group_id))
     return submit_to_coordinator(
-        transactions.shards.of(request.transactional_id),
+        transactions.shards.shard_for(request.transactional_id),
         CallTicket(call, request),
         lambda state: add_partitions(
             state,

@@ -112,7 +112,7 @@ def _handle(
     try:
         if not transaction.transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
-        call.node.transactions.shards.of(transaction.transactional_id).submit("AddPartitionsToTxn", decide, part)
+        call.node.transactions.shards.shard_for(transaction.transactional_id).submit("AddPartitionsToTxn", decide, part)
     except ApiError as error:
         part.fail(error)
 

@@ -41,5 +41,5 @@ def consumer_group_heartbeat(
         return ConsumerGroupHeartbeatResponse(error_code=UnsupportedVersion.code)
     context = context_of(call)
     check_heartbeat(request, context)
-    shard = call.node.groups.of(request.group_id)
+    shard = call.node.groups.shard_for(request.group_id)
     return submit_to_coordinator(shard, CallTicket(call, request), lambda state: heartbeat(state, request, context))

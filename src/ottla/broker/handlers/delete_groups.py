@@ -33,7 +33,7 @@ def delete_groups(call: Call[BrokerNode], request: DeleteGroupsRequest) -> Later
     for number, group_id in enumerate(group_ids):
         part = gathering.part(number, partial(_failed, group_id))
         try:
-            shard = call.node.groups.of(group_id)
+            shard = call.node.groups.shard_for(group_id)
             if isinstance(shard.state.groups.get(group_id), ShareGroup):
                 call.node.share_groups.delete(group_id, part)
             else:

@@ -43,7 +43,9 @@ def describe_groups(call: Call[BrokerNode], request: DescribeGroupsRequest) -> L
     for number, group_id in enumerate(request.groups):
         part = gathering.part(number, partial(_failed, group_id))
         try:
-            call.node.groups.of(group_id).submit("DescribeGroups", partial(_describe, group_id, call.version), part)
+            call.node.groups.shard_for(group_id).submit(
+                "DescribeGroups", partial(_describe, group_id, call.version), part
+            )
         except ApiError as error:
             part.fail(error)
     return gathering.all_requested()

@@ -48,7 +48,7 @@ def _submit(call: Call[BrokerNode], transactional_id: str, gathering: Gathering[
     try:
         if not transactional_id:
             raise InvalidRequest("a transactional id must not be empty")
-        call.node.transactions.shards.of(transactional_id).submit("DescribeTransactions", decide, part)
+        call.node.transactions.shards.shard_for(transactional_id).submit("DescribeTransactions", decide, part)
     except ApiError as error:
         part.fail(error)
 

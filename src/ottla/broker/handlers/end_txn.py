@@ -35,7 +35,7 @@ def end_txn(call: Call[BrokerNode], request: EndTxnRequest) -> Later:
     if not request.transactional_id:
         raise InvalidRequest("a transactional id must not be empty")
     return submit_to_coordinator(
-        transactions.shards.of(request.transactional_id),
+        transactions.shards.shard_for(request.transactional_id),
         CallTicket(call, request),
         lambda state: end_transaction(
             state,

@@ -74,7 +74,7 @@ def _register(
             try:
                 if not group_id:
                     raise InvalidGroupId("the group id is empty")
-                call.node.groups.of(group_id).submit(api.name, partial(decide, group_id), part)
+                call.node.groups.shard_for(group_id).submit(api.name, partial(decide, group_id), part)
             except ApiError as error:
                 part.fail(error)
         return gathering.all_requested()

@@ -21,7 +21,7 @@ def heartbeat(call: Call[BrokerNode], request: HeartbeatRequest) -> Later | Hear
     if not request.group_id:
         raise InvalidGroupId("the group id is empty")
     context = context_of(call)
-    shard = call.node.groups.of(request.group_id)
+    shard = call.node.groups.shard_for(request.group_id)
     try:
         return submit_to_coordinator(
             shard, CallTicket(call, request), lambda state: classic_protocol.heartbeat(state, request, context)

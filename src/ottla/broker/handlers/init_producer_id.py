@@ -75,7 +75,7 @@ def _decide(call: Call[BrokerNode], request: InitProducerIdRequest, transactiona
     transactions = call.node.transactions
     expected = None if request.producer_id == _NONE else ExpectedProducer(request.producer_id, request.producer_epoch)
     return submit_to_coordinator(
-        transactions.shards.of(transactional_id),
+        transactions.shards.shard_for(transactional_id),
         CallTicket(call, request),
         lambda state: initialize_producer(state, transactions.context(), transactional_id, timeout_ms, expected),
     )

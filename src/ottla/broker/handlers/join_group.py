@@ -38,7 +38,7 @@ def join(call: Call[BrokerNode], request: JoinGroupRequest) -> Later:
     context = context_of(call)
     check_join(request, context)
     ticket = _JoinTicket(call, request)
-    shard = call.node.groups.of(request.group_id)
+    shard = call.node.groups.shard_for(request.group_id)
     return submit_to_coordinator(shard, ticket, lambda state: join_group(state, request, ticket, context))
 
 

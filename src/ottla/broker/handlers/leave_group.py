@@ -50,7 +50,7 @@ def leave(call: Call[BrokerNode], request: LeaveGroupRequest) -> Later:
     if call.version < _FIRST_OF_MANY:
         request.members = [MemberIdentity(member_id=request.member_id)]
     context = context_of(call)
-    shard = call.node.groups.of(request.group_id)
+    shard = call.node.groups.shard_for(request.group_id)
     return submit_to_coordinator(shard, _LeaveTicket(call, request), lambda state: leave_group(state, request, context))
 
 

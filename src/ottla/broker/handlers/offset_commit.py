@@ -43,7 +43,7 @@ def offset_commit_failed(request: OffsetCommitRequest, version: int, error: ApiE
 def offset_commit(call: Call[BrokerNode], request: OffsetCommitRequest) -> Later:
     """Let the group's coordinator decide."""
     context = context_of(call)
-    shard = call.node.groups.of(request.group_id)
+    shard = call.node.groups.shard_for(request.group_id)
     return submit_to_coordinator(
         shard, CallTicket(call, request), lambda state: commit_offsets(state, request, context)
     )

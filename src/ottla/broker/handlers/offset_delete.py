@@ -20,7 +20,7 @@ def offset_delete(call: Call[BrokerNode], request: OffsetDeleteRequest) -> Later
     if not request.group_id:
         raise InvalidGroupId("the group id is empty")
     context = context_of(call)
-    shard = call.node.groups.of(request.group_id)
+    shard = call.node.groups.shard_for(request.group_id)
     return submit_to_coordinator(
         shard, CallTicket(call, request), lambda state: delete_offsets(state, request, context)
     )

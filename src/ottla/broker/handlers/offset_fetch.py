@@ -53,7 +53,7 @@ def offset_fetch(call: Call[BrokerNode], request: OffsetFetchRequest) -> Later:
     for number, group in enumerate(groups):
         part = gathering.part(number, partial(_failed, group))
         try:
-            shard = call.node.groups.of(group.group_id)
+            shard = call.node.groups.shard_for(group.group_id)
             shard.submit("OffsetFetch", _FetchOffsets(group, context, require_stable), part)
         except ApiError as error:
             part.fail(error)

@@ -22,7 +22,7 @@ from ottla.broker.handlers.share_acknowledge import (
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, Call, Later
 from ottla.broker.requests.endpoint import endpoint
-from ottla.coordinators.runtime.share.fetching import Part
+from ottla.coordinators.runtime.share.fetching import FetchedPartition
 from ottla.coordinators.runtime.share.reader import ShareReader
 from ottla.coordinators.share.acquiring import AcquireRequest
 from ottla.coordinators.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, Session, SessionKey, TopicIdPartition
@@ -117,7 +117,7 @@ class _AcknowledgeAndFetch:
         self.epoch = session.epoch
         """The epoch at the beginning: another request may raise the session's epoch meanwhile."""
         self.outcomes: Outcomes | None = None
-        self.parts: dict[TopicIdPartition, Part] | None = None
+        self.parts: dict[TopicIdPartition, FetchedPartition] | None = None
         self.refused: dict[TopicIdPartition, ApiError] = {}
 
     def run(self, *, is_renewal: bool) -> None:
@@ -157,7 +157,7 @@ class _AcknowledgeAndFetch:
     def _refuse(self, reader: ShareReader) -> None:
         """Find the errors of partitions that cannot be fetched; each fetch checks them again."""
         image, targets = self.call.node.image, self.session.partitions
-        changed = {watch.where: targets[watch.where].name for watch in reader.changed_in_order()}
+        changed = {watch.topic_partition: targets[watch.topic_partition].name for watch in reader.changed_in_order()}
         readable = readable_topics(self.call, {name for name in changed.values() if name is not None})
         for where, name in changed.items():
             if name is None:
@@ -171,7 +171,7 @@ class _AcknowledgeAndFetch:
         self.outcomes = outcomes
         self._finish()
 
-    def _fetched(self, parts: dict[TopicIdPartition, Part]) -> None:
+    def _fetched(self, parts: dict[TopicIdPartition, FetchedPartition]) -> None:
         self.parts = parts
         self._finish()
 
@@ -186,7 +186,7 @@ class _AcknowledgeAndFetch:
         else:
             self.call.answer(response)
 
-    def _outcome(self, outcomes: Outcomes, parts: dict[TopicIdPartition, Part]) -> ShareFetchResponse:
+    def _outcome(self, outcomes: Outcomes, parts: dict[TopicIdPartition, FetchedPartition]) -> ShareFetchResponse:
         epoch = self.request.share_session_epoch
         if epoch == FINAL_EPOCH:
             self.call.node.sharing.end_session(self.key)
@@ -194,7 +194,7 @@ class _AcknowledgeAndFetch:
             raise InvalidShareSessionEpoch
         return self._response(outcomes, parts)
 
-    def _response(self, outcomes: Outcomes, parts: dict[TopicIdPartition, Part]) -> ShareFetchResponse:
+    def _response(self, outcomes: Outcomes, parts: dict[TopicIdPartition, FetchedPartition]) -> ShareFetchResponse:
         call = self.call
         response = ShareFetchResponse(acquisition_lock_timeout_ms=call.node.sharing.limits(self.key.group_id).lock_ms)
         topics: dict[bytes, ShareFetchableTopicResponse] = {}
@@ -207,22 +207,24 @@ class _AcknowledgeAndFetch:
                 response.responses.append(topic)
             topic.partitions.append(answer)
 
-        parts = {**parts, **{where: Part(error=error) for where, error in self.refused.items()}}
+        parts = {**parts, **{where: FetchedPartition(error=error) for where, error in self.refused.items()}}
         for where, part in parts.items():
             if self._must_tell(where, part) or where in outcomes:
                 add(where, self._answer(where, part, outcomes, leaders))
         for where in outcomes:
             if where not in parts:
-                add(where, self._answer(where, Part(), outcomes, leaders))
+                add(where, self._answer(where, FetchedPartition(), outcomes, leaders))
         response.node_endpoints = endpoints_of(call.node.image, leaders, call.client.listener, NodeEndpoint)
         return response
 
-    def _must_tell(self, where: TopicIdPartition, part: Part) -> bool:
+    def _must_tell(self, where: TopicIdPartition, part: FetchedPartition) -> bool:
         if self.request.share_session_epoch <= INITIAL_EPOCH:
             return True
         return self.session.must_report(where, has_records=bool(part.acquired), has_error=part.error is not None)
 
-    def _answer(self, where: TopicIdPartition, part: Part, outcomes: Outcomes, leaders: list[int]) -> PartitionData:
+    def _answer(
+        self, where: TopicIdPartition, part: FetchedPartition, outcomes: Outcomes, leaders: list[int]
+    ) -> PartitionData:
         answer = PartitionData(
             partition_index=where[1],
             error_code=0 if part.error is None else part.error.code,

@@ -33,7 +33,7 @@ def share_group_heartbeat(call: Call[BrokerNode], request: ShareGroupHeartbeatRe
     context, ticket = context_of(call), _Ticket(call, request)
     try:
         check_heartbeat(request)
-        shard = call.node.groups.of(request.group_id)
+        shard = call.node.groups.shard_for(request.group_id)
         shard.submit("ShareGroupHeartbeat", lambda state: heartbeat(state, request, context), ticket)
     except ApiError as error:
         ticket.fail(error)

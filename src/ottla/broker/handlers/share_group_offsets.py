@@ -110,7 +110,7 @@ async def _describe_topics(
         and summary.start_offset != NO_START
         and summary.delivery_complete_count != NO_COUNT
     ]
-    ends = await call.node.share_groups.ends(image, started)
+    ends = await call.node.share_groups.end_offsets(image, started)
     described = []
     for topic_id, numbers in topics.items():
         topic = image.topic_by_id(topic_id)

@@ -15,21 +15,21 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import Failed, Handler, endpoint
 from ottla.broker.requests.gathering import Gathering
-from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, Step
+from ottla.coordinators.runtime.share.states import DELETE, INITIALIZE, READ, SUMMARIZE, WRITE, ShareStateOperation
 from ottla.coordinators.share.state import SharePartitionKey, ShareStates
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.apis import ApiKey
 from ottla.storage.state_machine.decision import Decision
 
 
-def _failed_at(step: Step) -> Failed:
+def _failed_at(operation: ShareStateOperation) -> Failed:
     def failed(request: Any, version: int, error: ApiError) -> Any:
         """Return the error for each partition."""
-        return step.response(
+        return operation.response(
             results=[
-                step.topic_result(
+                operation.topic_result(
                     topic_id=topic.topic_id,
-                    partitions=[_refused(step, part.partition, error) for part in topic.partitions],
+                    partitions=[_refused(operation, part.partition, error) for part in topic.partitions],
                 )
                 for topic in request.topics
             ]
@@ -38,22 +38,24 @@ def _failed_at(step: Step) -> Failed:
     return failed
 
 
-def _handler_of(step: Step) -> Handler:
+def _handler_of(operation: ShareStateOperation) -> Handler:
     def handle(call: Call[BrokerNode], request: Any) -> Any:
         """Let the coordinator of each share partition decide. An empty request gets an empty answer."""
         if not request.group_id or not request.topics or not all(topic.partitions for topic in request.topics):
-            return step.response()
+            return operation.response()
         requested = [
             (SharePartitionKey(request.group_id, topic.topic_id, part.partition), part)
             for topic in request.topics
             for part in topic.partitions
         ]
-        return _ask_all(call, step, requested)
+        return _ask_all(call, operation, requested)
 
     return handle
 
 
-def _ask_all(call: Call[BrokerNode], step: Step, requested: Sequence[tuple[SharePartitionKey, Any]]) -> Later:
+def _ask_all(
+    call: Call[BrokerNode], operation: ShareStateOperation, requested: Sequence[tuple[SharePartitionKey, Any]]
+) -> Later:
     sharing = call.node.sharing
 
     def finish(parts: Sequence[Any]) -> None:
@@ -61,9 +63,10 @@ def _ask_all(call: Call[BrokerNode], step: Step, requested: Sequence[tuple[Share
         for (key, _), part in zip(requested, parts, strict=True):
             topics.setdefault(key.topic_id, []).append(part)
         call.answer(
-            step.response(
+            operation.response(
                 results=[
-                    step.topic_result(topic_id=topic_id, partitions=results) for topic_id, results in topics.items()
+                    operation.topic_result(topic_id=topic_id, partitions=results)
+                    for topic_id, results in topics.items()
                 ]
             )
         )
@@ -72,21 +75,21 @@ def _ask_all(call: Call[BrokerNode], step: Step, requested: Sequence[tuple[Share
     for number, (key, data) in enumerate(requested):
 
         def refused(error: ApiError, key: SharePartitionKey = key) -> Any:
-            return _refused(step, key.partition, error)
+            return _refused(operation, key.partition, error)
 
         def decide(state: ShareStates, key: SharePartitionKey = key, data: Any = data) -> Decision[Any]:
-            return step.decide(state, key, data, sharing.context())
+            return operation.decide(state, key, data, sharing.context())
 
         part = gathering.part(number, refused)
         try:
-            sharing.shards.of(key.coordinator_key).submit(step.name, decide, part)
+            sharing.shards.shard_for(key.coordinator_key).submit(operation.name, decide, part)
         except ApiError as error:
             part.fail(error)
     return gathering.all_requested()
 
 
-def _refused(step: Step, partition: int, error: ApiError) -> Any:
-    return step.result(partition=partition, error_code=error.code, error_message=error.message)
+def _refused(operation: ShareStateOperation, partition: int, error: ApiError) -> Any:
+    return operation.result(partition=partition, error_code=error.code, error_message=error.message)
 
 
 for _key, _step in (

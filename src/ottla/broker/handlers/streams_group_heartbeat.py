@@ -75,7 +75,7 @@ def streams_group_heartbeat(call: Call[BrokerNode], request: StreamsGroupHeartbe
         check_topic_names(request.topology)
     context = context_of(call)
     check_heartbeat(request)
-    shard = call.node.groups.of(request.group_id)
+    shard = call.node.groups.shard_for(request.group_id)
     return submit_to_coordinator(
         shard, _Ticket(call, request, context), lambda state: heartbeat(state, request, context)
     )

@@ -30,5 +30,5 @@ def sync(call: Call[BrokerNode], request: SyncGroupRequest) -> Later:
     if not request.group_id:
         raise InvalidGroupId("the group id is empty")
     context, ticket = context_of(call), CallTicket(call, request)
-    shard = call.node.groups.of(request.group_id)
+    shard = call.node.groups.shard_for(request.group_id)
     return submit_to_coordinator(shard, ticket, lambda state: sync_group(state, request, ticket, context))

@@ -44,5 +44,5 @@ def txn_offset_commit(call: Call[BrokerNode], request: TxnOffsetCommitRequest) -
     if not request.group_id:
         raise InvalidGroupId("the group id is empty")
     context = context_of(call)
-    shard = call.node.groups.of(request.group_id)
+    shard = call.node.groups.shard_for(request.group_id)
     return commit_when_verified(call, request, shard, lambda state: commit_in_transaction(state, request, context))

@@ -16,7 +16,7 @@ from ottla.broker.requests.call import LATER, Call, Later
 from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator
 from ottla.coordinators.groups.state import GroupsState
 from ottla.coordinators.runtime.shard import Shard
-from ottla.coordinators.runtime.transactions.checks import Ability, Refused
+from ottla.coordinators.runtime.transactions.checks import PartitionErrors, ProducerAbility
 from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import (
     ApiError,
@@ -68,7 +68,7 @@ def verification_of(call: Call[BrokerNode], request: ProduceRequest) -> Verifica
     producers = {(header.producer_id, header.producer_epoch) for _, header in batches.values()}
     if len(producers) > 1:
         raise InvalidProducerIdMapping("Transactional records contained more than one producer ID")
-    if not producers or (ability is not Ability.ADDS and not call.node.transactions.is_verifying):
+    if not producers or (ability is not ProducerAbility.ADDS and not call.node.transactions.is_verifying):
         return None
     verification = Verification(call.node, request.transactional_id or "", ability, *producers.pop())
     verification.start(batches)
@@ -109,10 +109,10 @@ def _partition(call: Call[BrokerNode], topic: TopicProduceData, index: int) -> P
     return call.node.partitions.find(topic.name, index)
 
 
-def _ability(version: int) -> Ability:
+def _ability(version: int) -> ProducerAbility:
     if version >= _FIRST_TO_ADD:
-        return Ability.ADDS
-    return Ability.ABORTS if version >= _FIRST_TO_ABORT else Ability.OLD
+        return ProducerAbility.ADDS
+    return ProducerAbility.ABORTS if version >= _FIRST_TO_ABORT else ProducerAbility.OLD
 
 
 def _transactional_header(data: object) -> BatchHeader | None:
@@ -128,14 +128,16 @@ def _transactional_header(data: object) -> BatchHeader | None:
 class Verification:
     """The coordinator's answer about the partitions of one request."""
 
-    def __init__(self, node: BrokerNode, transactional_id: str, ability: Ability, producer_id: int, epoch: int) -> None:
+    def __init__(
+        self, node: BrokerNode, transactional_id: str, ability: ProducerAbility, producer_id: int, epoch: int
+    ) -> None:
         self._node = node
         self._transactional_id = transactional_id
         self._ability = ability
         self._producer_id = producer_id
         self._epoch = epoch
         self._guards: dict[TopicPartition, Guard] = {}
-        self._refused: Refused = {}
+        self._refused: PartitionErrors = {}
         self._led_elsewhere: set[TopicPartition] = set()
         self._give_up_ms = 0
         self._batches: dict[TopicPartition, tuple[Partition, BatchHeader]] = {}
@@ -162,7 +164,7 @@ class Verification:
                     self._producer_id,
                     self._epoch,
                     header.base_sequence,
-                    names_epochs=self._ability is Ability.ADDS,
+                    names_epochs=self._ability is ProducerAbility.ADDS,
                     now_ms=now_ms,
                 )
             except ApiError as error:
@@ -177,10 +179,10 @@ class Verification:
             self._transactional_id, self._producer_id, self._epoch, list(self._guards), self._ability, self._answered
         )
 
-    def _answered(self, refused: Refused) -> None:
+    def _answered(self, refused: PartitionErrors) -> None:
         # The last transaction is ending: asking again here takes less time than a retry of the producer.
         is_early = any(isinstance(error, ConcurrentTransactions) for error in refused.values())
-        if is_early and self._ability is Ability.ADDS and self._node.now_ms() < self._give_up_ms:
+        if is_early and self._ability is ProducerAbility.ADDS and self._node.now_ms() < self._give_up_ms:
             self._loop.call_later(self._node.transactions.retry_ms[0] / 1000, self._ask)
             return
         self._refused.update(refused)
@@ -214,7 +216,7 @@ class Verification:
 
     def _producer_error(self, error: ApiError) -> ApiError:
         """Return the error for the producer: older producers retry only after NOT_ENOUGH_REPLICAS."""
-        is_concurrent = isinstance(error, ConcurrentTransactions) and self._ability is not Ability.ADDS
+        is_concurrent = isinstance(error, ConcurrentTransactions) and self._ability is not ProducerAbility.ADDS
         if is_concurrent or isinstance(error, _UNREACHABLE):
             return NotEnoughReplicas(
                 "Unable to verify the partition has been added to the transaction."
@@ -231,14 +233,14 @@ def commit_when_verified(
 ) -> Later:
     """Let a group's coordinator decide on offsets, once the transaction coordinator has verified or added the group."""
     ticket, partition = CallTicket(call, request), shard.partition
-    ability = Ability.OLD
+    ability = ProducerAbility.OLD
     if call.version >= _FIRST_COMMIT_TO_ABORT:
-        ability = Ability.ADDS if call.version >= _FIRST_COMMIT_TO_ADD else Ability.ABORTS
-    if ability is not Ability.ADDS and not call.node.transactions.is_verifying:
+        ability = ProducerAbility.ADDS if call.version >= _FIRST_COMMIT_TO_ADD else ProducerAbility.ABORTS
+    if ability is not ProducerAbility.ADDS and not call.node.transactions.is_verifying:
         return submit_to_coordinator(shard, ticket, decide)
     producers, producer_id, epoch = partition.log.producers, request.producer_id, request.producer_epoch
     guard = producers.start_verification(
-        producer_id, epoch, NO_SEQUENCE, names_epochs=ability is Ability.ADDS, now_ms=call.node.now_ms()
+        producer_id, epoch, NO_SEQUENCE, names_epochs=ability is ProducerAbility.ADDS, now_ms=call.node.now_ms()
     )
 
     def checked(state: GroupsState) -> Decision[Any]:
@@ -246,7 +248,7 @@ def commit_when_verified(
             producers.check_open(producer_id, epoch, guard)
         return decide(state)
 
-    def answered(refused: Refused) -> None:
+    def answered(refused: PartitionErrors) -> None:
         try:
             for error in refused.values():
                 # Older clients retry after this error, without looking for another coordinator.

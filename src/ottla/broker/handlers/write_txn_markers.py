@@ -12,7 +12,7 @@ from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.endpoint import endpoint
 from ottla.broker.requests.gathering import Gathering
-from ottla.coordinators.runtime.transactions.marker_writing import Codes
+from ottla.coordinators.runtime.transactions.marker_writing import ErrorCodes
 from ottla.coordinators.transactions.state import TopicPartition
 from ottla.protocol.errors import ApiError
 from ottla.protocol.messages.apis import ApiKey
@@ -35,7 +35,9 @@ def write_txn_markers_failed(request: WriteTxnMarkersRequest, version: int, erro
 @endpoint(ApiKey.WRITE_TXN_MARKERS, failed=write_txn_markers_failed, guard=guard_write_txn_markers)
 def write_txn_markers(call: Call[BrokerNode], request: WriteTxnMarkersRequest) -> Later:
     """Write all markers. The answer is sent when all in-sync replicas have them."""
-    gathering: Gathering[Codes] = Gathering(len(request.markers), lambda codes: call.answer(_response(request, codes)))
+    gathering: Gathering[ErrorCodes] = Gathering(
+        len(request.markers), lambda codes: call.answer(_response(request, codes))
+    )
     for number, written in enumerate(request.markers):
         marker = Marker(
             written.producer_id,
@@ -49,7 +51,7 @@ def write_txn_markers(call: Call[BrokerNode], request: WriteTxnMarkersRequest) -
 
 
 def _write(
-    call: Call[BrokerNode], marker: Marker, where: list[TopicPartition], gathering: Gathering[Codes], number: int
+    call: Call[BrokerNode], marker: Marker, where: list[TopicPartition], gathering: Gathering[ErrorCodes], number: int
 ) -> None:
     call.node.transactions.writer.write(marker, where, lambda codes: gathering.take(number, codes))
 
@@ -58,16 +60,16 @@ def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
 
 
-def _response(request: WriteTxnMarkersRequest, codes_by_marker: Sequence[Codes]) -> WriteTxnMarkersResponse:
+def _response(request: WriteTxnMarkersRequest, codes_by_marker: Sequence[ErrorCodes]) -> WriteTxnMarkersResponse:
     """Return one result for each producer, also if it has several markers."""
-    by_producer: dict[int, Codes] = {}
+    by_producer: dict[int, ErrorCodes] = {}
     for marker, codes in zip(request.markers, codes_by_marker, strict=True):
         if codes:
             by_producer.setdefault(marker.producer_id, {}).update(codes)
     return WriteTxnMarkersResponse(markers=[_result(producer_id, codes) for producer_id, codes in by_producer.items()])
 
 
-def _result(producer_id: int, codes: Codes) -> WritableTxnMarkerResult:
+def _result(producer_id: int, codes: ErrorCodes) -> WritableTxnMarkerResult:
     topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
     for where, code in codes.items():
         result = WritableTxnMarkerPartitionResult(partition_index=where.partition, error_code=code)

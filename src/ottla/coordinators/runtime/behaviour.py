@@ -1,4 +1,4 @@
-"""What a kind of coordinator must say of itself, to be run on the partitions of its topic."""
+"""The interface between the runtime and the rules of one kind of coordinator."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ S = TypeVar("S")
 
 
 class Behaviour(Protocol[S]):
-    """A coordinator's rules. The state is immutable: an update gives another one."""
+    """The rules of a kind of coordinator. Its state is immutable: a change returns a new one."""
 
     topic: str
-    """Where the state is kept."""
+    """The internal topic that stores the state."""
     kinds: Kinds
-    """Its records."""
+    """The key and value classes of its records."""
 
     def empty_state(self) -> S:
-        """The state of an empty log."""
+        """Return the state of an empty log."""
         ...
 
     def replay(self, state: S, entries: Iterable[Entry], now_ms: int, offset: int = -1) -> S:
-        """The state after entries of one batch: the same for the coordinator that wrote them and for one that loads.
+        """Return the state after the entries of one batch, for the coordinator that wrote them and for one that loads.
 
         `offset` is that of the first entry.
         """
         ...
 
     def on_loaded(self, state: S, now_ms: int) -> Decision[Any]:
-        """What is to be done by one who takes over: as the first event, on a state that was loaded."""
+        """Decide the first event after loading: timers, and work that the previous coordinator left."""
         ...
 
     def on_timer(self, state: S, key: Hashable, now_ms: int) -> Decision[Any]:
-        """A time that a decision set has come. The state may have changed since: look whether it still matters."""
+        """Decide what to do when a timer expires. The state may have changed since the timer was set."""
         ...
 
     def on_metadata_changed(self, state: S, changes: Changes) -> Decision[Any] | None:
-        """The cluster's metadata changed; None if that means nothing here."""
+        """Decide what to do after a metadata change; None if it has no effect."""
         ...
 
     def parked_tickets(self, state: S) -> Iterable[Ticket]:
-        """The requests that wait in the state: they fail when it is given up."""
+        """Return the tickets of the requests parked in the state, which fail when the shard closes."""
         ...

@@ -1,6 +1,6 @@
-"""Kept connections to other brokers, and what is sent over them in batches: one request at a time to each broker.
+"""Persistent connections to other brokers, and batching of small requests: one request at a time to each broker.
 
-What comes while a request is under way goes into the next one, so that many small things cost few requests.
+Items that arrive while a request is in progress go into the next one, so that many items need few requests.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ottla.security.settings import SecurityProvider, plaintext
 
 _CONNECT_S: Final = 5.0
 
-I = TypeVar("I")  # noqa: E741 (an item)
+ItemT = TypeVar("ItemT")
 
 
 class BrokerLinks:
-    """Connections to other brokers, each opened when it is first needed."""
+    """Connections to other brokers, opened on first use."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class BrokerLinks:
         """Broker → the endpoint of its connection."""
 
     async def send(self, broker_id: int, request: Any) -> Any:
-        """Return a broker's answer. Raise NetworkFailed, RequestTimedOut or UnsupportedVersion."""
+        """Return a broker's response; raise NetworkFailed, RequestTimedOut or UnsupportedVersion."""
         endpoint = self._image().endpoint(broker_id, self._listener)
         if endpoint is None:
-            raise NetworkFailed(f"broker {broker_id} has no address on {self._listener}")
+            raise NetworkFailed(f"broker {broker_id} has no endpoint on listener {self._listener}")
         previous = self._endpoints.get(broker_id, endpoint)
         if previous != endpoint:
             self._pool.drop(previous.host, previous.port)
@@ -58,11 +58,11 @@ class BrokerLinks:
         self._pool.close()
 
 
-class Batched(Generic[I]):
-    """Items for other brokers, sent together.
+class RequestBatcher(Generic[ItemT]):
+    """Items for other brokers, sent in batches.
 
-    `request` makes one of those that wait, and may leave some for the next; `answered` gets them with the answer, or
-    with what went wrong.
+    `build_request` returns a request, the items in it and the items left for the next one. `on_answer` gets the items
+    of a request with the response or an ApiError.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class Batched(Generic[I]):
         links: BrokerLinks,
         spawn: Spawn,
         *,
-        request: Callable[[Sequence[I]], tuple[Any, list[I], list[I]]],
-        answered: Callable[[Sequence[I], Any], None],
+        build_request: Callable[[Sequence[ItemT]], tuple[Any, list[ItemT], list[ItemT]]],
+        on_answer: Callable[[Sequence[ItemT], Any], None],
     ) -> None:
         self._links = links
         self._spawn = spawn
-        self._request = request
-        self._answered = answered
-        self._waiting: dict[int, list[I]] = {}
+        self._build_request = build_request
+        self._on_answer = on_answer
+        self._waiting: dict[int, list[ItemT]] = {}
         self._busy: set[int] = set()
 
-    def post(self, broker_id: int, item: I) -> None:
-        """Send an item with the next request."""
+    def enqueue(self, broker_id: int, item: ItemT) -> None:
+        """Send an item with the next request to a broker."""
         self._waiting.setdefault(broker_id, []).append(item)
         if broker_id not in self._busy:
             self._busy.add(broker_id)
@@ -90,13 +90,13 @@ class Batched(Generic[I]):
     async def _run(self, broker_id: int) -> None:
         try:
             while items := self._waiting.pop(broker_id, None):
-                request, taken, left = self._request(items)
+                request, taken, left = self._build_request(items)
                 if left:
                     self._waiting[broker_id] = left
                 try:
                     answer = await self._links.send(broker_id, request)
                 except ApiError as error:
                     answer = error
-                self._answered(taken, answer)
+                self._on_answer(taken, answer)
         finally:
             self._busy.discard(broker_id)

@@ -1,6 +1,6 @@
-"""Producer ids, which the controller hands out in blocks, so that no two producers of the cluster ever have the same.
+"""Producer ids from blocks that the controller allocates, so that they are unique in the cluster.
 
-The next block is asked for before the current one is used up, so that producers do not wait for the controller.
+The broker requests the next block before the current one is used up, so that producers do not wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LAST: Final = (1 << 63) - 1
 
 
 class ProducerIds:
-    """The ids that this broker may give to producers."""
+    """The producer ids that this broker may assign."""
 
     def __init__(
         self, broker_id: int, broker_epoch: Callable[[], int], ask_controller: Callable[[Any], Awaitable[Any]]
@@ -36,15 +36,15 @@ class ProducerIds:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is an id to be taken at once."""
+        """Whether an id is available at once."""
         return bool(self._blocks)
 
     async def refill(self) -> None:
-        """Wait for the next block, though not for long."""
+        """Request the next block, and wait for it up to a second."""
         await asyncio.wait([self._fetch()], timeout=_WAIT_S)
 
     def take(self) -> int | None:
-        """The next id, at once; None if there is none left."""
+        """Return the next id; None if none is available."""
         if not self._blocks:
             return None
         block = self._blocks[0]
@@ -57,13 +57,13 @@ class ProducerIds:
         return block[0]
 
     async def wait(self) -> int:
-        """The next id, from a new block; a controller that does not answer soon is for the producer to wait for."""
-        # Others that wait may be quicker, and use a block up.
+        """Return the next id, and wait for a new block if necessary; raise CoordinatorLoading after a second."""
+        # Other waiting producers may use up the block first.
         while (taken := self.take()) is None:
             fetching = self._fetch()
             done, _ = await asyncio.wait([fetching], timeout=_WAIT_S)
             if not done or not self._blocks:
-                raise CoordinatorLoading("no producer id is left, and the next ones are being asked for")
+                raise CoordinatorLoading("no producer id is available; the controller has been asked for a new block")
         return taken
 
     def _fetch(self) -> asyncio.Task[None]:
@@ -77,14 +77,14 @@ class ProducerIds:
                 AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
             )
             if answer.error_code:
-                raise by_code(answer.error_code)("the controller gave no producer ids")
+                raise by_code(answer.error_code)("AllocateProducerIds failed")
         except ApiError as error:
-            logger.warning("no producer ids came from the controller: %s", error)
-            await asyncio.sleep(_RETRY_S)  # whoever comes next asks again, but not all at once
+            logger.warning("cannot allocate producer ids from the controller: %s; retrying on demand", error)
+            await asyncio.sleep(_RETRY_S)  # the next producer asks again, but not all at once
             return
         first, count = answer.producer_id_start, answer.producer_id_len
         if first < 0 or count < 1 or first > _LAST - count:
-            logger.error("the controller gave producer ids that cannot be: %d from %d on", count, first)
+            logger.error("the controller allocated an invalid block of %d producer ids from %d", count, first)
             return
         self._blocks.append(range(first, first + count))
         self._prefetch_at = first + count * 9 // 10

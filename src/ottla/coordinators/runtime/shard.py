@@ -1,9 +1,4 @@
-"""One partition of a coordinator's topic, while this broker leads it.
-
-Its log is replayed into a state; then requests are decided on it, one after the other. Decisions are appended to the
-partition as any leader appends, and answered when the high watermark has passed them. When the partition is led
-elsewhere, everything that waits is told to look for the new coordinator.
-"""
+"""One partition of a coordinator's topic while this broker leads it: see the package for how it works."""
 
 from __future__ import annotations
 
@@ -52,13 +47,13 @@ S = TypeVar("S")
 R = TypeVar("R")
 
 _SLICE_BYTES: Final = 128 * 1024
-"""Read at a time while loading; other work goes on in between."""
+"""The amount read at once while loading, between which other work runs."""
 _LATE_CHECK_S: Final = 1.0
 _RETRY_MS: Final = 500
 
 
 class Shard(Generic[S]):
-    """The coordinator of one partition, for one term of its leader."""
+    """The coordinator on one partition, for one leader epoch."""
 
     def __init__(
         self,
@@ -83,8 +78,8 @@ class Shard(Generic[S]):
         self._timer_ms = 0
         self._late_check: asyncio.TimerHandle | None = None
         self._loading: asyncio.Task[None] | None = None
-        self._watch: _Watch | None = None
-        self._failure: ApiError = CoordinatorLoading("the coordinator's state is being loaded")
+        self._watch: _HighWatermarkWatch | None = None
+        self._failure: ApiError = CoordinatorLoading("the coordinator is loading its state")
         self.machine: Machine[S] = Machine(
             append=self._append,
             apply=lambda state, entries, last: behaviour.replay(state, entries, now_ms(), last - len(entries) + 1),
@@ -103,25 +98,25 @@ class Shard(Generic[S]):
 
     @property
     def phase(self) -> str:
-        """How far the shard is, in Kafka's words: "loading", "active" or "failed"."""
+        """The shard's state in Kafka's metrics: "loading", "active" or "failed"."""
         if self.machine.is_active:
             return "active"
         return "loading" if self._loading is not None and not self._loading.done() else "failed"
 
     @property
     def state(self) -> S:
-        """The state with everything that was appended; raises while there is none."""
+        """The state with everything appended; raises the reason if the shard is not active."""
         if not self.machine.is_active:
             raise self._failure
         return self.machine.state
 
     def load(self) -> None:
-        """Begin to load; `is_active` tells when it is done."""
+        """Begin to load. `is_active` turns true when it is done."""
         self._loading = self._loop.create_task(self._load())
 
     def close(self, error: ApiError | None = None) -> None:
-        """Decide nothing more."""
-        self._failure = error or NotCoordinator(f"{self} is coordinated elsewhere")
+        """Stop deciding, and fail all waiting requests."""
+        self._failure = error or NotCoordinator(f"{self} moved to another broker")
         if self._loading is not None:
             self._loading.cancel()
         for timer in (self._timer, self._late_check):
@@ -136,7 +131,7 @@ class Shard(Generic[S]):
                 ticket.fail(self._failure)
 
     def submit(self, name: str, decide: Callable[[S], Decision[Any]], ticket: Ticket) -> None:
-        """Decide on a request; its ticket is answered or failed, unless the decision parks it. Raises while loading."""
+        """Decide on a request and answer its ticket, unless the decision parks it. Raise if the shard is not active."""
         if not self.machine.is_active:
             raise self._failure
 
@@ -149,7 +144,7 @@ class Shard(Generic[S]):
         self.machine.submit(name, decide, reply)
 
     async def ask(self, name: str, decide: Callable[[S], Decision[R]]) -> R:
-        """The reply to a decision, once it is committed; raises what went wrong."""
+        """Return the reply of a decision once it is committed; raise its error."""
         ticket = AwaitedTicket(self._loop.create_future())
         self.submit(name, decide, ticket)
         self._completions.run()
@@ -157,7 +152,7 @@ class Shard(Generic[S]):
         return result
 
     def publish(self, changes: Changes) -> None:
-        """The cluster's metadata changed."""
+        """Apply a change of the cluster's metadata."""
         if self.machine.is_active:
             decision = self._behaviour.on_metadata_changed(self.machine.state, changes)
             if decision is not None:
@@ -166,17 +161,19 @@ class Shard(Generic[S]):
     # -- loading --
 
     async def _load(self) -> None:
-        begun = perf_counter_ns()
+        start_ns = perf_counter_ns()
         try:
             state, end = await self._read_all()
         except (OSError, CorruptLog, ProtocolError, ApiError) as error:
-            logger.error("%s cannot be loaded: %s", self, error)
-            self._failure = NotCoordinator(f"{self} cannot be loaded")
+            logger.error(
+                "cannot load %s: %s; its clients get NOT_COORDINATOR until another broker leads it", self, error
+            )
+            self._failure = NotCoordinator(f"{self} failed to load")
             return
-        took_ns = perf_counter_ns() - begun
+        took_ns = perf_counter_ns() - start_ns
         record(self.machine.times.load, took_ns)
-        logger.info("%s was loaded up to offset %d in %.0f ms", self, end, took_ns / 1e6)
-        self._watch = _Watch(self._committed)
+        logger.info("loaded %s up to offset %d in %.0f ms", self, end, took_ns / 1e6)
+        self._watch = _HighWatermarkWatch(self._committed)
         self.partition.waiting_produces.add(self._watch)
         self.machine.activate(state, end - 1)
         self._committed()
@@ -186,14 +183,14 @@ class Shard(Generic[S]):
         self._completions.run()
 
     async def _read_all(self) -> tuple[S, int]:
-        """Replay the log, to its end: what is not committed yet will be, by this leader."""
+        """Replay the whole log. This leader will commit the records after the high watermark."""
         behaviour, log = self._behaviour, self.partition.log
         state, offset = behaviour.empty_state(), log.log_start_offset
         while True:
-            found = read(log, offset, _SLICE_BYTES, Isolation.LOG_END).records
-            if found is None:
+            chunk = read(log, offset, _SLICE_BYTES, Isolation.LOG_END).records
+            if chunk is None:
                 return state, log.log_end_offset
-            data = log.environment.disk.pread(found.file.number, found.size, found.position)
+            data = log.environment.disk.pread(chunk.file.number, chunk.size, chunk.position)
             for pos, header in read_batches(data, partial_tail=True):
                 if header.last_offset >= offset:
                     entries = entries_of(behaviour.kinds, data, pos, header)
@@ -206,35 +203,35 @@ class Shard(Generic[S]):
     def _append(self, entries: Sequence[Entry], atomic: bool) -> int:
         partition, now_ms, times = self.partition, self._now_ms(), self.machine.times
         if partition.leader_epoch != self.epoch:
-            raise NotCoordinator(f"{self} is led in epoch {partition.leader_epoch}")
+            raise NotCoordinator(f"the leader epoch of {self} is {partition.leader_epoch} now")
         try:
             first = entries[0]
             if isinstance(first, Marker):
-                assert len(entries) == 1, "a marker is decided upon alone"
+                assert len(entries) == 1, "a marker is the only entry of its decision"
                 begun_ns = perf_counter_ns()
                 offset = partition.append_marker(first, now_ms).last_offset
             else:
                 stored = [entry for entry in entries if not isinstance(entry, Marker)]
-                assert len(stored) == len(entries), "a marker is decided upon alone"
+                assert len(stored) == len(entries), "a marker is the only entry of its decision"
                 ready = self._batches(stored, atomic, now_ms)
                 begun_ns = perf_counter_ns()
                 for batch in ready:
                     appended = partition.append(batch, acks=-1, now_ms=now_ms, origin=Origin.COORDINATOR)
                     offset = appended.last_offset
         except ApiError as error:
-            raise _told(error) from error
+            raise _client_error(error) from error
         except OSError as error:
-            raise NotCoordinator(f"{self} cannot be written: {error}") from error
+            raise NotCoordinator(f"cannot write {self}: {error}") from error
         record(times.linger, max(begun_ns - self.machine.decided_ns, 0))
         record(times.flush, perf_counter_ns() - begun_ns)
         if partition.log.high_watermark > offset:
-            self._committed()  # alone in sync: the reply need not wait for a wake-up
+            self._committed()  # the leader is the only in-sync replica: reply without a wake-up
         elif self._late_check is None:
             self._late_check = self._loop.call_later(_LATE_CHECK_S, self._check_late)
         return offset
 
     def _batches(self, entries: Sequence[Stored], atomic: bool, now_ms: int) -> list[bytearray]:
-        """Records that need not be one batch are several where they are too many for one; all are made before any."""
+        """Build one batch, or several if the records need not be atomic and are too large for one."""
         batch = batch_of(entries, timestamp=now_ms, compression=self._compression)
         if atomic or len(entries) == 1 or len(batch) <= self.partition.log.settings.max_message_bytes:
             return [batch]
@@ -245,11 +242,11 @@ class Shard(Generic[S]):
         self.machine.committed(self.partition.log.high_watermark - 1)
 
     def _check_late(self) -> None:
-        """Tell those who wait too long for the replicas to have what was decided."""
+        """Fail the replies that have waited too long for the replicas."""
         self._late_check = None
         self.machine.give_up(
             self._now_ms() - self._write_timeout_ms,
-            CoordinatorNotAvailable("the replicas did not get what was decided in time"),
+            CoordinatorNotAvailable(f"the in-sync replicas of {self} did not replicate the decision in time"),
         )
         if self.machine.oldest_waiting_ms() is not None:
             self._late_check = self._loop.call_later(_LATE_CHECK_S, self._check_late)
@@ -258,7 +255,9 @@ class Shard(Generic[S]):
     # -- timers --
 
     def _set_timers(self, timers: Sequence[tuple[Hashable, int | None]]) -> None:
-        """Times are those of the wall clock, but wait by the loop's: setting a clock must not end sessions."""
+        """Set timers. Their times are in wall-clock time but are converted to the loop's monotonic clock: setting the
+        machine's clock must not end sessions.
+        """
         ahead_ms = self._loop_ms() - self._now_ms()
         for key, at_ms in timers:
             self._deadlines.set(key, None if at_ms is None else at_ms + ahead_ms)
@@ -271,7 +270,7 @@ class Shard(Generic[S]):
         next_ms = self._deadlines.next_ms()
         if self._timer is not None:
             if next_ms is not None and next_ms >= self._timer_ms:
-                return  # it comes in time, and looks for the next one
+                return  # the current timer fires in time, and then schedules the next one
             self._timer.cancel()
             self._timer = None
         if next_ms is not None:
@@ -291,7 +290,7 @@ class Shard(Generic[S]):
         return lambda state: self._behaviour.on_timer(state, key, self._now_ms())
 
     def _after_expiry(self, key: Hashable, result: Any) -> None:
-        """What was due and could not be written is due again soon, unless it was put off meanwhile."""
+        """Retry an expiry that could not be written, unless its timer was set again."""
         self._log_failure(result)
         if isinstance(result, ApiError) and self.machine.is_active and key not in self._deadlines:
             self._deadlines.set(key, self._loop_ms() + _RETRY_MS)
@@ -299,11 +298,11 @@ class Shard(Generic[S]):
 
     def _log_failure(self, result: Any) -> None:
         if isinstance(result, ApiError) and not isinstance(result, NotCoordinator):
-            logger.warning("%s could not do what was due: %s", self, result)
+            logger.warning("background work of %s failed: %s", self, result)
 
 
-class _Watch(Operation):
-    """Stays in the partition's list of waiting produces, and so learns of every rise of the high watermark."""
+class _HighWatermarkWatch(Operation):
+    """An operation that never completes in the partition's purgatory, to be notified of each high watermark."""
 
     __slots__ = ("_notice",)
 
@@ -319,13 +318,13 @@ class _Watch(Operation):
         """It has no deadline."""
 
 
-def _told(error: ApiError) -> ApiError:
-    """What a client is told when its request could not be written."""
+def _client_error(error: ApiError) -> ApiError:
+    """Return the error for a client whose request could not be written."""
     if isinstance(error, NotLeader | StorageFailed):
         return NotCoordinator(error.message)
     if isinstance(error, NotEnoughReplicas):
         return CoordinatorNotAvailable(error.message)
     if isinstance(error, MessageTooLarge | RecordListTooLarge):
-        logger.error("a coordinator's records are too large for its topic: %s", error)
+        logger.error("the records of a coordinator exceed its topic's max.message.bytes: %s", error)
         return UnknownServerError(error.message)
     return error

@@ -1,4 +1,4 @@
-"""The coordinators of one kind on this broker: one for each partition of their topic that it leads."""
+"""The shards of one kind of coordinator: one for each partition of its topic that this broker leads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def partition_for(key: str, partition_count: int) -> int:
 
 
 class Shards(Generic[S]):
-    """The coordinators here, as the metadata say who leads what."""
+    """The shards on this broker, which follow the leadership in the metadata."""
 
     def __init__(
         self,
@@ -43,51 +43,51 @@ class Shards(Generic[S]):
         self._runtime = runtime
         self._write_timeout_ms = write_timeout_ms
         self.compression = compression
-        """How batches of records are compressed, of partitions that are led from now on."""
+        """The compression of record batches in shards that start from now on."""
         self.times = EventTimes()
-        """How long events take on all of them."""
+        """The event times of all shards."""
         self._shards: dict[int, Shard[S]] = {}
 
     def __iter__(self) -> Iterator[Shard[S]]:
         return iter(list(self._shards.values()))
 
     def apply(self, changes: Changes) -> None:
-        """Act on new metadata, after the replicas did."""
-        led = self._led(changes)
+        """Apply new metadata, after the replicas have."""
+        indexes = self._close_moved_shards(changes)
         for shard in self:
             shard.publish(changes)
-        for index in led:
-            self._lead(index)
+        for index in indexes:
+            self._start_shard(index)
         self._runtime.completions.run()
 
     def close(self) -> None:
-        """Give all up, for the broker stops."""
+        """Close all shards because the broker stops."""
         for shard in self:
-            shard.close(NotCoordinator("this broker stops"))
+            shard.close(NotCoordinator("this broker is shutting down"))
         self._shards.clear()
 
     def partition_of(self, key: str) -> int | None:
-        """The partition that keeps what belongs to a key; None before the topic was made."""
+        """Return the partition that stores a key; None if the topic does not exist yet."""
         topic = self._partitions.image.topic(self.topic)
         return partition_for(key, len(topic.partitions)) if topic is not None else None
 
-    def of(self, key: str) -> Shard[S]:
-        """The coordinator of a key; raises NotCoordinator if it is not here."""
+    def shard_for(self, key: str) -> Shard[S]:
+        """Return the shard of a key; raise NotCoordinator if it is not on this broker."""
         index = self.partition_of(key)
         if index is None:
             raise NotCoordinator(f"{self.topic} does not exist yet")
-        return self.at(index)
+        return self.shard_at(index)
 
-    def at(self, index: int) -> Shard[S]:
-        """The coordinator on a partition; raises NotCoordinator if it is not here."""
+    def shard_at(self, index: int) -> Shard[S]:
+        """Return the shard of a partition; raise NotCoordinator if it is not on this broker."""
         shard = self._shards.get(index)
         if shard is None:
-            raise NotCoordinator(f"{self.topic}-{index} is not led by this broker")
+            raise NotCoordinator(f"this broker does not lead {self.topic}-{index}")
         return shard
 
-    def _led(self, changes: Changes) -> list[int]:
-        """Which partitions of the topic changed; those that are led elsewhere by now are given up."""
-        led = []
+    def _close_moved_shards(self, changes: Changes) -> list[int]:
+        """Close the shards that moved away; return the partitions that need a new shard."""
+        indexes = []
         for change in changes.partitions_of(self.topic):
             partition = self._partitions.find(self.topic, change.number)
             shard = self._shards.get(change.number)
@@ -96,13 +96,13 @@ class Shards(Generic[S]):
                     del self._shards[change.number]
                     shard.close()
             elif shard is None or shard.epoch != partition.leader_epoch or shard.partition is not partition:
-                led.append(change.number)
-        return led
+                indexes.append(change.number)
+        return indexes
 
-    def _lead(self, index: int) -> None:
-        known = self._shards.pop(index, None)
-        if known is not None:
-            known.close()
+    def _start_shard(self, index: int) -> None:
+        old_shard = self._shards.pop(index, None)
+        if old_shard is not None:
+            old_shard.close()
         shard = self._shards[index] = Shard(
             self.behaviour,
             self._partitions.get(self.topic, index),

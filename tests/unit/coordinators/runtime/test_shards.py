@@ -120,7 +120,7 @@ def test_groups_are_spread_over_partitions(broker: Broker) -> None:
 
 def test_a_coordinator_that_still_loads(broker: Broker) -> None:
     broker.create_topic(TOPIC)
-    shard = broker.groups.at(0)
+    shard = broker.groups.shard_at(0)
     assert not shard.is_active
     with pytest.raises(CoordinatorLoading):
         _ = shard.state
@@ -134,9 +134,9 @@ def test_offsets_are_there_when_another_term_begins(broker: Broker) -> None:
     broker.create_topic(TOPIC)
     broker.settle()
     assert code_of(broker.send(commit(7, partitions=2), 8)) == NONE
-    first = broker.groups.at(0)
+    first = broker.groups.shard_at(0)
     broker.change(TOPIC, leader=ME)
-    assert broker.groups.at(0) is not first, "whoever leads anew begins anew"
+    assert broker.groups.shard_at(0) is not first, "whoever leads anew begins anew"
     broker.settle()
     assert fetched(broker) == [7, 7]
 
@@ -235,7 +235,7 @@ def test_what_need_not_be_one_batch_may_be_many(broker: Broker) -> None:
         assert code_of(broker.send(commit(1, group=f"a-group-{number}"), 8)) == NONE
     broker.apply(ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=TOPIC, name="max.message.bytes", value="300"))
     broker.clock.ms += 8 * 24 * 3600 * 1000
-    shard = broker.groups.at(0)
+    shard = broker.groups.shard_at(0)
     before = shard.partition.log.log_end_offset
 
     def expire(state: GroupsState) -> Decision[None]:
@@ -246,7 +246,7 @@ def test_what_need_not_be_one_batch_may_be_many(broker: Broker) -> None:
     assert shard.partition.log.log_end_offset == before + 60
     broker.change(TOPIC, leader=ME)
     broker.settle()
-    assert not broker.groups.at(0).state.offsets
+    assert not broker.groups.shard_at(0).state.offsets
 
 
 def test_a_heartbeat_of_a_stranger(broker: Broker) -> None:
@@ -262,7 +262,7 @@ def test_what_was_due_and_could_not_be_written_is_tried_again(broker: Broker) ->
     assert code_of(broker.send(commit(3), 8)) == NONE
     broker.apply(replicas_needed("2"))
     broker.clock.ms += 8 * 24 * 3600 * 1000
-    shard = broker.groups.at(0)
+    shard = broker.groups.shard_at(0)
     shard._set_timers([(OFFSET_EXPIRY, broker.clock.ms)])
     broker.loop.run_until_complete(asyncio.sleep(0.1))
     assert shard.state.groups
@@ -285,7 +285,7 @@ def test_setting_the_clock_ends_no_session(broker: Broker) -> None:
             break
     member = joining.response.member_id
     broker.clock.ms += 3_600_000
-    broker.groups.at(0)._set_timers([(OFFSET_EXPIRY, broker.clock.ms + 10)])
+    broker.groups.shard_at(0)._set_timers([(OFFSET_EXPIRY, broker.clock.ms + 10)])
     broker.loop.run_until_complete(asyncio.sleep(0.1))
     beat = HeartbeatRequest(group_id="h", member_id=member, generation_id=1)
     assert broker.ask(beat, 4).error_code == NONE

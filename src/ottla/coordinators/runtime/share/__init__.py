@@ -1,1 +1,1 @@
-"""Share groups at work: share partitions at their leader, their readers, and the states of both."""
+"""The runtime of share groups: share partitions at their leader, sessions, and the share coordinator's clients."""

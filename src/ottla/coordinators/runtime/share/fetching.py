@@ -1,7 +1,7 @@
-"""A share fetch at work: it reads what its share partitions can give, or waits until they can give enough.
+"""The execution of a share fetch: it reads available records, or waits until there are enough.
 
-It waits as any fetch does: its session's reader is notified by partitions of a higher high watermark, and by share
-partitions of records that become available again; and it is in the one timer.
+Partitions notify the session's reader of a higher high watermark, and share partitions of records that become available
+again. The timer bounds the wait.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ottla.storage.log.reading import Fetched, available_bytes
 _NOTHING = b""
 
 
-class Part(NamedTuple):
-    """What a fetch brought of one share partition."""
+class FetchedPartition(NamedTuple):
+    """The records or the error of one share partition in a fetch."""
 
     records: Buffer = _NOTHING
     acquired: Sequence[AcquiredRecords] = ()
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Batches of a log."""
+    """Batches read from a log."""
 
     data: Buffer
     headers: Sequence[tuple[int, BatchHeader]]
@@ -44,7 +44,7 @@ class _Read(NamedTuple):
 
 
 class ShareFetch(Operation):
-    """One share fetch. `done` is called once with what it brought; a share partition may be left out."""
+    """One share fetch. `done` is called once with the results, which may lack share partitions."""
 
     kind = "ShareFetch"
 
@@ -79,13 +79,13 @@ class ShareFetch(Operation):
         now_ms: Callable[[], int],
         is_wanted: Callable[[], bool],
         fence: Callable[[LedSharePartition], None],
-        done: Callable[[dict[TopicIdPartition, Part]], None],
+        done: Callable[[dict[TopicIdPartition, FetchedPartition]], None],
     ) -> None:
         super().__init__()
         self._reader = reader
         self._asked = asked
         self._refused = refused
-        """What the member may not read, or what does not exist; it is not looked at."""
+        """Partitions that the member may not read or that do not exist."""
         self._failed = failed
         self._min_bytes = min_bytes
         self._max_bytes = max_bytes
@@ -93,40 +93,40 @@ class ShareFetch(Operation):
         self._limits = limits
         self._now_ms = now_ms
         self._is_wanted = is_wanted
-        """Whether the member is still there: nobody would take what is acquired for one that is gone."""
+        """Whether the session still exists: otherwise no member would get the acquired records."""
         self._fence = fence
         self._done = done
         self._total = 0
-        """The bytes that could be read, by the last look at each share partition."""
+        """The bytes available to read at the last check of each share partition."""
         self._log_changed = False
-        """Whether a log does not have the offset that is to be read: reading finds out."""
+        """Whether a fetch offset is out of a log's range, so that a read must find out."""
 
     def begin(self) -> bool:
-        """Look at all that changed since the last fetch of the session; whether that completes this one."""
+        """Check what changed since the session's last fetch; return whether this fetch completed."""
         watches = self._reader.changed_in_order()
         for watch in watches:
             watch.available_bytes = 0
             self._reader.set_able(watch, is_able=False)
-        self._look(watches)
+        self._check(watches)
         return self._complete_if_enough()
 
     def try_complete(self) -> bool:
-        """Look at what changed since the last look; whether that completes the fetch."""
-        self._look(self._reader.take_woken())
+        """Check the share partitions that changed since the last check; return whether the fetch completed."""
+        self._check(self._reader.take_woken())
         return self._complete_if_enough()
 
     def expire(self) -> None:
-        self._look(self._reader.take_woken())
+        self._check(self._reader.take_woken())
         self._complete()
 
     def cancel(self) -> None:
-        """Complete without acquiring anything: nobody waits for it any more."""
+        """Complete without acquiring anything, because the member no longer waits."""
         self.finish()
         self._leave()
         self._done({})
 
     def give_up(self, error: Exception) -> None:
-        """A defect keeps it from completing: its member gets nothing, and asks again."""
+        """Complete without records after an unexpected error; the member fetches again."""
         super().give_up(error)
         self.cancel()
 
@@ -135,19 +135,19 @@ class ShareFetch(Operation):
             self._reader.waiting = None
             self._reader.woken.clear()
 
-    def _look(self, watches: Iterable[ShareWatch]) -> None:
+    def _check(self, watches: Iterable[ShareWatch]) -> None:
         limits = self._limits()
         for watch in watches:
-            if watch.led is not None and watch.where not in self._refused:
-                before, watch.available_bytes = watch.available_bytes, self._available(watch, watch.led, limits)
+            if watch.led is not None and watch.topic_partition not in self._refused:
+                before, watch.available_bytes = watch.available_bytes, self._available_bytes(watch, watch.led, limits)
                 self._total += watch.available_bytes - before
 
-    def _available(self, watch: ShareWatch, led: LedSharePartition, limits: ShareLimits) -> int:
-        """How much could be read of a share partition, within its part of the answer."""
+    def _available_bytes(self, watch: ShareWatch, led: LedSharePartition, limits: ShareLimits) -> int:
+        """Return the bytes available in a share partition, up to its share of the response."""
         if led.failure is not None:
-            self._failed.setdefault(watch.where, led.failure)
+            self._failed.setdefault(watch.topic_partition, led.failure)
         elif not led.is_current:
-            self._failed.setdefault(watch.where, NotLeader(f"{led.partition} is not the leader"))
+            self._failed.setdefault(watch.topic_partition, NotLeader(f"{led.partition} is not the leader"))
         elif led.share is not None and led.share.can_acquire(limits):
             self._reader.set_able(watch, is_able=True)
             log, offset = led.partition.log, led.share.next_offset()
@@ -156,14 +156,14 @@ class ShareFetch(Operation):
                 self._log_changed = True
             elif offset < limit:
                 size = available_bytes(log, offset, self._isolation, enough=self._min_bytes)
-                return min(size, self._room)
+                return min(size, self._partition_max_bytes)
             return 0
         self._reader.set_able(watch, is_able=False)
         return 0
 
     @property
-    def _room(self) -> int:
-        """The room in the answer for one share partition."""
+    def _partition_max_bytes(self) -> int:
+        """The maximum bytes of one share partition in the response."""
         return max(self._max_bytes // max(self._reader.able_count, 1), 1)
 
     def _complete_if_enough(self) -> bool:
@@ -180,24 +180,26 @@ class ShareFetch(Operation):
             return
         reader = self._reader
         watches = reader.changed_in_order()
-        able = self._rotated([watch for watch in watches if watch.is_able and watch.where not in self._refused])
-        parts: dict[TopicIdPartition, Part] = {}
-        left, room, records = self._max_bytes, self._room, 0
+        able = self._rotated(
+            [watch for watch in watches if watch.is_able and watch.topic_partition not in self._refused]
+        )
+        parts: dict[TopicIdPartition, FetchedPartition] = {}
+        remaining_bytes, partition_max_bytes, records = self._max_bytes, self._partition_max_bytes, 0
         asked = self._asked
         for watch in able:
-            assert watch.led is not None, f"{watch.where} is able to give records, and is not led here"
-            part = parts[watch.where] = self._fetch(
+            assert watch.led is not None, f"{watch.topic_partition} has records but is not led here"
+            part = parts[watch.topic_partition] = self._fetch(
                 watch.led,
-                min(room, left),
+                min(partition_max_bytes, remaining_bytes),
                 asked._replace(max_records=asked.max_records - records),
-                whole_first=left == self._max_bytes,
+                whole_first=remaining_bytes == self._max_bytes,
             )
-            left = max(left - len(part.records), 0)
+            remaining_bytes = max(remaining_bytes - len(part.records), 0)
             records += sum(last - first + 1 for first, last, _ in part.acquired)
             if part.acquired:
                 watch.go_last()
-        for where, error in self._failed.items():
-            parts[where] = Part(error=error)
+        for topic_partition, error in self._failed.items():
+            parts[topic_partition] = FetchedPartition(error=error)
         limits = self._limits()
         reader.keep_changed([watch for watch in watches if not self._is_quiet(watch, limits)])
         self._done(parts)
@@ -206,20 +208,27 @@ class ShareFetch(Operation):
                 watch.led.wake_others(reader)
 
     def _rotated(self, watches: list[ShareWatch]) -> list[ShareWatch]:
-        """Another one is the first each time, for the first gets the most room."""
+        """Start at another share partition each time, because the first one gets the most bytes."""
         first = self._reader.session.epoch % len(watches) if watches else 0
         return watches[first:] + watches[:first]
 
     def _is_quiet(self, watch: ShareWatch, limits: ShareLimits) -> bool:
-        """Whether a share partition gives nothing until something happens in it."""
+        """Whether a share partition has nothing to give until it changes."""
         led = watch.led
-        if led is None or led.is_fenced or watch.where in self._refused or watch.where in self._failed:
+        if (
+            led is None
+            or led.is_fenced
+            or watch.topic_partition in self._refused
+            or watch.topic_partition in self._failed
+        ):
             return False
         if led.share is None or not led.share.can_acquire(limits):
             return True
         return led.share.next_offset() == led.partition.log.limit(self._isolation)
 
-    def _fetch(self, led: LedSharePartition, room: int, asked: AcquireRequest, *, whole_first: bool) -> Part:
+    def _fetch(
+        self, led: LedSharePartition, room: int, asked: AcquireRequest, *, whole_first: bool
+    ) -> FetchedPartition:
         share = led.share
         assert share is not None
         offset = share.next_offset()
@@ -229,22 +238,22 @@ class ShareFetch(Operation):
             read = self._read(led.partition.log, found)
         except OffsetOutOfRange:
             share.move_start(led.partition.log.log_start_offset)
-            return Part()
+            return FetchedPartition()
         except ApiError as error:
             if isinstance(error, FENCING):
                 self._fence(led)
-            return Part(error=error)
+            return FetchedPartition(error=error)
         except OSError as error:
-            return Part(error=StorageFailed(str(error)))
+            return FetchedPartition(error=StorageFailed(str(error)))
         limits, now_ms = self._limits(), self._now_ms()
         spans = [BatchRange(header.base_offset, header.last_offset) for _, header in read.headers]
         acquired = acquire(share, asked, offset, spans, limits, now_ms)
         if acquired:
-            led.watch(now_ms + limits.lock_ms)
+            led.schedule_expiry(now_ms + limits.lock_ms)
         acquired = _committed(share, acquired, read.aborted)
         if not acquired:
-            return Part()
-        return Part(_sliced(read, acquired[0].first, acquired[-1].last), acquired)
+            return FetchedPartition()
+        return FetchedPartition(_sliced(read, acquired[0].first, acquired[-1].last), acquired)
 
     def _read(self, log: PartitionLog, found: Fetched) -> _Read:
         if found.records is None:
@@ -258,19 +267,19 @@ class ShareFetch(Operation):
 def _committed(
     share: SharePartition, acquired: list[AcquiredRecords], aborted: Sequence[BatchRange]
 ) -> list[AcquiredRecords]:
-    """Without records of transactions that were aborted: those are done with."""
+    """Remove records of aborted transactions, which are archived."""
     if not aborted or not acquired:
         return acquired
     for span in aborted:
         share.archive(span.base, span.last, RecordState.ACQUIRED)
-    left = without_ranges(acquired, aborted)
-    if not left:
-        share.advance()  # nobody will acknowledge anything that would
-    return left
+    remaining = without_ranges(acquired, aborted)
+    if not remaining:
+        share.advance()  # no acknowledgement will follow that would do it
+    return remaining
 
 
 def _sliced(read: _Read, first: int, last: int) -> Buffer:
-    """The bytes of the batches that hold acquired records."""
+    """Return the bytes of the batches with acquired records."""
     begin = end = 0
     for position, header in read.headers:
         if header.base_offset <= first:

@@ -1,8 +1,8 @@
-"""What takes both coordinators of a share group: the group's own, and those of the states of its share partitions.
+"""Operations of a share group that need its group coordinator and the share coordinators of its share partitions.
 
-States are made when a group begins to read a topic, altered and deleted on request, and deleted before the group is.
-The group's coordinator writes down what is under way before the share coordinators are asked, and what came of it
-after.
+Share partitions are initialized when a group begins to read a topic, altered and deleted on request, and deleted before
+the group. The group coordinator records the start of each operation, the share coordinators execute it, and the group
+coordinator records the result.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _LATEST = -1
 
 
 class ShareGroups:
-    """Share groups and the states of their partitions."""
+    """Operations on the share partitions of groups."""
 
     def __init__(
         self,
@@ -55,19 +55,19 @@ class ShareGroups:
         self._context = context
         self._spawn = spawn
 
-    # -- making states --
+    # -- initialization --
 
     def initialize(self, states: StatesToInitialize) -> None:
-        """Have states made that a group needs; whoever waits for them comes again."""
-        self._spawn(self._make(states))
+        """Initialize the share partitions that a group needs. Later heartbeats assign them."""
+        self._spawn(self._initialize_in_background(states))
 
-    async def _make(self, states: StatesToInitialize) -> None:
+    async def _initialize_in_background(self, states: StatesToInitialize) -> None:
         await self._initialize(states)
 
     async def alter(self, group_id: str, topics: Sequence[Any]) -> rules.OffsetAlteration:
-        """Set where a group without members begins; the answer has what went wrong with each partition."""
+        """Set the start offsets of a group without members; the result has an error for each failed partition."""
         context = self._context()
-        altered = await self._groups.of(group_id).ask(
+        altered = await self._groups.shard_for(group_id).ask(
             "AlterShareGroupOffsets", lambda state: rules.alter_offsets(state, group_id, topics, context)
         )
         failed = await self._initialize(altered.states) if altered.states.offsets else {}
@@ -91,30 +91,37 @@ class ShareGroups:
         failed = _failures((key for key, _ in asked), results)
         topics = {topic_id: list(offsets) for topic_id, offsets in states.offsets.items()}
         if failed:
-            logger.error("states of %s could not be made: %s", states.group_id, next(iter(failed.values())))
-        await self._note(
+            logger.error(
+                "cannot initialize share partitions of group %s: %s; the next heartbeat retries",
+                states.group_id,
+                next(iter(failed.values())),
+            )
+        await self._record_outcome(
             "InitializeStates", rules.record_failed if failed else rules.record_initialized, states.group_id, topics
         )
         return failed
 
-    async def _note(self, name: str, decide: Callable[..., Any], group_id: str, topics: PartitionsByTopic) -> None:
+    async def _record_outcome(
+        self, name: str, decide: Callable[..., Any], group_id: str, topics: PartitionsByTopic
+    ) -> None:
         context = self._context()
         try:
-            shard = self._groups.of(group_id)
+            shard = self._groups.shard_for(group_id)
             await shard.ask(name, lambda state: decide(state, group_id, topics, context))
-        except ApiError as error:  # the group's next coordinator has it written down as under way, and goes on
-            logger.warning("what became of the states of %s could not be written: %s", group_id, error)
+        except ApiError as error:
+            # The group coordinator has recorded the operation as in progress, and its successor continues it.
+            logger.warning("cannot record the outcome of %s for share group %s: %s", name, group_id, error)
 
-    # -- deleting them --
+    # -- deletion --
 
     def delete(self, group_id: str, ticket: Ticket) -> None:
-        """Delete a group with its states; the ticket is answered as by `delete_group`."""
+        """Delete a group and its share partitions; the ticket is answered as by `delete_group`."""
         self._spawn(self._delete(group_id, ticket))
 
     async def _delete(self, group_id: str, ticket: Ticket) -> None:
         context = self._context()
         try:
-            shard = self._groups.of(group_id)
+            shard = self._groups.shard_for(group_id)
             states = await shard.ask("DeleteStates", lambda state: rules.delete_states(state, group_id, context))
             failed = await self._delete_states(group_id, states or {})
             for error in failed.values():
@@ -128,16 +135,19 @@ class ShareGroups:
     async def delete_offsets(
         self, group_id: str, names: Sequence[str]
     ) -> tuple[rules.Deletion, dict[TopicIdPartition, ApiError]]:
-        """Let a group without members forget topics; what went wrong with each partition."""
+        """Delete topics from a group without members; return the deletion and the errors by partition."""
         context = self._context()
-        deletion = await self._groups.of(group_id).ask(
+        deletion = await self._groups.shard_for(group_id).ask(
             "DeleteShareGroupOffsets", lambda state: rules.delete_offsets(state, group_id, names, context)
         )
         failed = await self._delete_states(group_id, deletion.states)
-        gone = set(deletion.states) - {topic_id for topic_id, _ in failed}
-        if gone:
-            await self._note(
-                "StatesDeleted", rules.record_deleted, group_id, {each: deletion.states[each] for each in gone}
+        deleted = set(deletion.states) - {topic_id for topic_id, _ in failed}
+        if deleted:
+            await self._record_outcome(
+                "StatesDeleted",
+                rules.record_deleted,
+                group_id,
+                {topic_id: deletion.states[topic_id] for topic_id in deleted},
             )
         return deletion, failed
 
@@ -150,14 +160,14 @@ class ShareGroups:
         )
         return _failures(keys, results)
 
-    # -- looking at them --
+    # -- queries --
 
     async def initialized(self, group_id: str) -> dict[bytes, list[int]]:
-        """The partitions of a group that have a state."""
-        return rules.initialized_partitions(self._groups.of(group_id).state, group_id)
+        """Return the initialized partitions of a group."""
+        return rules.initialized_partitions(self._groups.shard_for(group_id).state, group_id)
 
     async def summaries(self, group_id: str, topics: PartitionsByTopic) -> dict[TopicIdPartition, Any]:
-        """Where share partitions start: a summary or an ApiError for each."""
+        """Return a summary or an ApiError for each share partition."""
         keys = [
             SharePartitionKey(group_id, topic_id, number) for topic_id, numbers in topics.items() for number in numbers
         ]
@@ -166,8 +176,10 @@ class ShareGroups:
         )
         return {(key.topic_id, key.partition): result for key, result in zip(keys, results, strict=True)}
 
-    async def ends(self, image: Image, wanted: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, int | ApiError]:
-        """Where partitions end, asked of their leaders."""
+    async def end_offsets(
+        self, image: Image, wanted: Iterable[TopicIdPartition]
+    ) -> dict[TopicIdPartition, int | ApiError]:
+        """Return the end offsets of partitions, from their leaders."""
         ends: dict[TopicIdPartition, int | ApiError] = {}
         elsewhere: dict[int, list[TopicIdPartition]] = {}
         for topic_id, number in wanted:
@@ -182,14 +194,16 @@ class ShareGroups:
                 except ApiError as error:
                     ends[topic_id, number] = error
             elif leader < 0:
-                ends[topic_id, number] = LeaderNotAvailable(f"{topic_id.hex()}-{number} has no leader")
+                ends[topic_id, number] = LeaderNotAvailable(
+                    f"partition {number} of topic id {topic_id.hex()} has no leader"
+                )
             else:
                 elsewhere.setdefault(leader, []).append((topic_id, number))
         for leader, asked in elsewhere.items():
-            ends.update(await self._ends_at(leader, asked, image))
+            ends.update(await self._end_offsets_at(leader, asked, image))
         return ends
 
-    async def _ends_at(
+    async def _end_offsets_at(
         self, leader: int, asked: Sequence[TopicIdPartition], image: Image
     ) -> dict[TopicIdPartition, int | ApiError]:
         names = {topic.name: topic_id for topic_id, _ in asked if (topic := image.topic_by_id(topic_id)) is not None}

@@ -1,7 +1,7 @@
-"""One share partition at its leader, at work: loading its state, writing its changes, ending locks.
+"""A share partition at its leader: loading its state, writing its changes, and expiring acquisition locks.
 
-Changes are written one write at a time, in order; what comes meanwhile goes with the next one. A share partition whose
-state was taken over by another leader, or began anew, is fenced: whoever comes next loads it again.
+Changes are written in order, one write at a time; changes during a write go into the next one. A share partition is
+fenced when another leader took over its state or the state was initialized again. The next fetch loads it again.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from ottla.replication.runtime import Runtime
 logger = logging.getLogger(__name__)
 
 Done = Callable[[ApiError | None], None]
-"""Called once: with what went wrong, if anything did."""
+"""Called once, with an error or None."""
 FENCING = (NotLeader, FencedStateEpoch, GroupIdNotFound, UnknownTopicOrPartition)
-"""After these a share partition must be loaded anew."""
+"""After these errors a share partition must be loaded again."""
 
 
 class _Write(NamedTuple):
@@ -47,41 +47,41 @@ class _Write(NamedTuple):
     done: Done
 
 
-class Surroundings(NamedTuple):
-    """What share partitions need of their broker."""
+class Dependencies(NamedTuple):
+    """The parts of the broker that share partitions use."""
 
     states: ShareStateClient
     runtime: Runtime
     limits: Callable[[str], ShareLimits]
-    """The settings in force for a group."""
+    """Returns the limits of a group."""
     first_offset: Callable[[str, Partition], Any]
-    """A coroutine that finds where a group begins to read a partition that it has not read yet."""
+    """A coroutine function that finds where a group begins to read a new partition."""
 
 
 class LedSharePartition:
-    """A share partition of which this broker leads the partition."""
+    """A share partition whose partition this broker leads."""
 
     def __init__(
         self,
         key: SharePartitionKey,
         partition: Partition,
-        around: Surroundings,
+        dependencies: Dependencies,
         on_fenced: Callable[[LedSharePartition], None],
     ) -> None:
         self.key = key
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.watches: dict[ShareWatch, None] = {}
-        """The sessions that read here: their fetches wait for records to become available again."""
+        """The watches of the sessions that read it, to be woken when records become available."""
         self.share: SharePartition | None = None
-        """None while it is being loaded, and after it was fenced."""
+        """None while it is loading, and after it was fenced."""
         self.failure: ApiError | None = None
-        """Why it could not be loaded."""
-        self._around = around
+        """The error of a failed load."""
+        self._dependencies = dependencies
         self._on_fenced = on_fenced
         self._state_epoch = 0
         self.is_fenced = False
-        """Whether it is of no use any more: the next fetch loads the share partition again."""
+        """Whether it was fenced, so that the next fetch loads it again."""
         self._writes: list[_Write] = []
         self._is_writing = False
         self._timer: asyncio.TimerHandle | None = None
@@ -92,101 +92,103 @@ class LedSharePartition:
 
     @property
     def is_current(self) -> bool:
-        """Whether this broker has led the partition ever since: in between another may have told members more."""
+        """Whether this broker has led the partition without interruption since the load."""
         return self.partition.is_leader and self.partition.leader_epoch == self.leader_epoch
 
     @property
     def limits(self) -> ShareLimits:
-        return self._around.limits(self.key.group_id)
+        return self._dependencies.limits(self.key.group_id)
 
     def fence(self) -> None:
-        """Have nothing to do with it any more."""
+        """Stop using it, and fail the pending writes."""
         self.is_fenced = True
         self.share = None
         if self._timer is not None:
             self._timer.cancel()
         writes, self._writes = self._writes, []
         for write in writes:
-            write.done(NotLeader(f"{self} is led elsewhere, or was begun anew"))
+            write.done(NotLeader(f"{self} moved to another broker or was initialized again"))
         self._wake()
 
     # -- loading --
 
     async def load(self) -> None:
-        """Get the state from the share coordinator; where it says no start, one is found."""
+        """Load the state from the share coordinator, and determine the start offset if it has none."""
         asked = reading.PartitionData(partition=self.key.partition, leader_epoch=self.leader_epoch)
-        (found,) = await self._around.states.ask_all(READ, [(self.key, asked)])
+        (result,) = await self._dependencies.states.ask_all(READ, [(self.key, asked)])
         try:
-            if isinstance(found, ApiError):
-                raise _told(found)
-            start = found.start_offset
+            if isinstance(result, ApiError):
+                raise _member_error(result)
+            start = result.start_offset
             if start == NO_START:
-                start = await self._around.first_offset(self.key.group_id, self.partition)
+                start = await self._dependencies.first_offset(self.key.group_id, self.partition)
             batches = [
-                StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-                for each in found.state_batches
+                StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+                for batch in result.state_batches
             ]
             share = SharePartition(start, batches)
         except (ApiError, ValueError, OSError) as error:
-            logger.warning("%s could not be loaded: %s", self, error)
+            logger.warning("cannot load %s: %s; the next fetch retries", self, error)
             self.failure = error if isinstance(error, ApiError) else UnknownServerError(str(error))
             self._on_fenced(self)
         else:
             if not self.is_fenced:
-                self.share, self._state_epoch = share, found.state_epoch
+                self.share, self._state_epoch = share, result.state_epoch
         self._wake()
-        self._around.runtime.completions.run()
+        self._dependencies.runtime.completions.run()
 
-    # -- what members do --
+    # -- requests of members --
 
     def acknowledge(self, member: str, acks: Iterable[AcknowledgementBatch], done: Done) -> None:
-        """Take what became of records; `done` is called when it is written."""
+        """Acknowledge records; `done` is called when the changes are written."""
         share = self.share
         if share is None:
             done(UnknownTopicOrPartition("This server does not host this topic-partition."))
             return
         try:
-            changes = acknowledge(share, member, acks, self.limits, self._around.runtime.now_ms())
+            changes = acknowledge(share, member, acks, self.limits, self._dependencies.runtime.now_ms())
         except ApiError as error:
             done(error)
             return
         self._settle_when_written(share, changes, done)
 
     def release(self, member: str) -> None:
-        """Take back all that a member has."""
+        """Release all records that a member has acquired."""
         if self.share is not None:
             self._settle_when_written(self.share, self.share.release(member, self.limits), lambda _: None)
 
-    def watch(self, until_ms: int) -> None:
-        """Look at a time whether locks have ended, unless that is done before."""
+    def schedule_expiry(self, until_ms: int) -> None:
+        """Check for expired locks at a time, unless an earlier check is scheduled."""
         if self._timer is not None:
             if until_ms >= self._timer_ms:
                 return
             self._timer.cancel()
         self._timer_ms = until_ms
-        delay_ms = max(until_ms - self._around.runtime.now_ms(), 0)
-        self._timer = self._around.runtime.loop.call_later(delay_ms / 1000, self._expire)
+        delay_ms = max(until_ms - self._dependencies.runtime.now_ms(), 0)
+        self._timer = self._dependencies.runtime.loop.call_later(delay_ms / 1000, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
         if self.share is None:
             return
-        batches = self.share.expire(self._around.runtime.now_ms(), self.limits)
+        batches = self.share.expire(self._dependencies.runtime.now_ms(), self.limits)
         if batches:
             self._write(batches, self._after_expiry)
             self._wake()
-        self._watch_next()
-        self._around.runtime.completions.run()
+        self._schedule_next_expiry()
+        self._dependencies.runtime.completions.run()
 
-    def _watch_next(self) -> None:
+    def _schedule_next_expiry(self) -> None:
         next_ms = None if self.share is None else self.share.next_deadline_ms()
         if next_ms is not None:
-            self.watch(next_ms)
+            self.schedule_expiry(next_ms)
 
     def _after_expiry(self, error: ApiError | None) -> None:
-        """It counts, written or not: whoever leads next knows less of how often a record was delivered, that is all."""
+        """Finish an expiry. If it was not written, only the delivery counts of the next leader are lower."""
         if error is not None:
-            logger.warning("%s could not write that locks ended: %s", self, error)
+            logger.warning(
+                "cannot write expired acquisition locks of %s: %s; delivery counts may restart lower", self, error
+            )
         if self.share is not None:
             self.share.advance()
             self._wake()
@@ -199,10 +201,10 @@ class LedSharePartition:
             return
 
         def settle(error: ApiError | None) -> None:
-            share.settle(changes, self._around.runtime.now_ms(), written=error is None)
+            share.settle(changes, self._dependencies.runtime.now_ms(), written=error is None)
             self._wake()
             if error is not None:
-                self._watch_next()
+                self._schedule_next_expiry()
             done(error)
 
         self._write([change.batch for change in changes], settle)
@@ -233,28 +235,28 @@ class LedSharePartition:
 
         def written(result: Any) -> None:
             self._is_writing = False
-            error = _told(result) if isinstance(result, ApiError) else None
+            error = _member_error(result) if isinstance(result, ApiError) else None
             for write in writes:
                 write.done(error)
             if isinstance(error, FENCING):
                 self._on_fenced(self)
             self._write_next()
 
-        self._around.states.ask(WRITE, self.key, data, written)
+        self._dependencies.states.ask(WRITE, self.key, data, written)
 
     def wake_others(self, reader: ShareReader) -> None:
-        """Have all sessions but one look again, which has taken what it could."""
+        """Wake the fetches of all sessions except one."""
         for watch in self.watches:
             if watch.watch_set is not reader:
-                watch.wake(self._around.runtime.completions)
+                watch.wake(self._dependencies.runtime.completions)
 
     def _wake(self) -> None:
         for watch in self.watches:
-            watch.wake(self._around.runtime.completions)
+            watch.wake(self._dependencies.runtime.completions)
 
 
-def _told(error: ApiError) -> ApiError:
-    """An error of the share coordinator's in the words that a member understands."""
+def _member_error(error: ApiError) -> ApiError:
+    """Return the error for a member, for an error of the share coordinator."""
     if isinstance(error, NotCoordinator | CoordinatorNotAvailable | CoordinatorLoading):
         return CoordinatorNotAvailable(error.message)
     if isinstance(error, FencedLeaderEpoch | FencedStateEpoch):

@@ -1,7 +1,7 @@
-"""What one member reads of this broker in its share session, and which of it changed since its last fetch.
+"""The share partitions of one session, and those that changed since the session's last fetch.
 
-A share partition is watched twice: its partition notifies of a higher high watermark, and the share partition itself of
-records that are available again. A fetch looks at the share partitions that changed and at no others.
+A session watches the partition, which notifies it of a higher high watermark, and the share partition, which notifies
+it of records that become available again. A fetch checks only the share partitions that changed.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 class ShareWatch(Watch):
-    """One share partition of a session."""
+    """The watch of a session on one share partition."""
 
-    __slots__ = ("available_bytes", "is_able", "led", "where")
+    __slots__ = ("available_bytes", "is_able", "led", "topic_partition")
 
-    def __init__(self, reader: ShareReader, where: TopicIdPartition) -> None:
+    def __init__(self, reader: ShareReader, topic_partition: TopicIdPartition) -> None:
         super().__init__(reader)
-        self.where = where
+        self.topic_partition = topic_partition
         self.led: LedSharePartition | None = None
-        """The share partition, once it is known to be led here."""
+        """The share partition, once the session is bound to it."""
         self.is_able = False
-        """Whether the member could acquire records there, if the log had some, by the last look."""
+        """Whether the member could acquire records at the last check, if the log had any."""
         self.available_bytes = 0
-        """What the last look found to read."""
+        """The bytes available at the last check."""
 
     def bind(self, led: LedSharePartition) -> None:
-        """Watch a share partition from now on."""
+        """Watch a share partition instead of the current one."""
         self.end()
         self.led = led
         led.watches[self] = None
@@ -48,31 +48,31 @@ class ShareWatch(Watch):
 class ShareReader(WatchSet):
     """The share partitions of one session."""
 
-    __slots__ = ("able_count", "circumstances", "session", "watches")
+    __slots__ = ("able_count", "fetch_inputs", "session", "watches")
 
     def __init__(self, session: Session, now_ms: int) -> None:
         super().__init__(CONSUMER, now_ms)
         self.session = session
         self.watches: dict[TopicIdPartition, ShareWatch] = {
-            where: ShareWatch(self, where) for where in session.partitions
+            topic_partition: ShareWatch(self, topic_partition) for topic_partition in session.partitions
         }
         self.able_count = 0
-        """How many share partitions could give records: they share the room of an answer."""
-        self.circumstances: object = None
-        """What decided, beside the partitions themselves, on what the last fetch found in them."""
+        """The number of share partitions that could give records, which share the response."""
+        self.fetch_inputs: object = None
+        """The inputs of the last fetch besides the partitions; if they change, all must be checked again."""
 
     @property
     def has_quiet(self) -> bool:
-        """Whether there are share partitions in which nothing happened, but may at any time."""
+        """Whether there are unchanged share partitions, which may change at any time."""
         return len(self.changed) < len(self.watches)
 
     def update(self, wanted: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
-        """Take in which partitions the session has got and dropped."""
-        for where in wanted:
-            if where not in self.watches:
-                self.watches[where] = ShareWatch(self, where)
-        for where in forgotten:
-            watch = self.watches.pop(where, None)
+        """Apply the partitions added to the session and removed from it."""
+        for topic_partition in wanted:
+            if topic_partition not in self.watches:
+                self.watches[topic_partition] = ShareWatch(self, topic_partition)
+        for topic_partition in forgotten:
+            watch = self.watches.pop(topic_partition, None)
             if watch is not None:
                 self.set_able(watch, is_able=False)
                 watch.end()
@@ -80,26 +80,26 @@ class ShareReader(WatchSet):
         self.changed = [watch for watch in self.changed if watch.is_changed]
 
     def mark_all(self) -> None:
-        """Have the next fetch look at all share partitions."""
+        """Let the next fetch check all share partitions."""
         for watch in self.watches.values():
             watch.mark()
 
     def changed_in_order(self) -> list[ShareWatch]:
-        """The share partitions to look at, those first that had no records for the longest time."""
+        """Return the changed share partitions, those without records for the longest time first."""
         return cast("list[ShareWatch]", sorted(self.changed, key=position))
 
     def take_woken(self) -> list[ShareWatch]:
-        """The share partitions that changed since the waiting fetch last looked."""
+        """Return the share partitions that changed since the waiting fetch last checked."""
         woken, self.woken = self.woken, []
         return cast("list[ShareWatch]", list(dict.fromkeys(woken)))
 
     def set_able(self, watch: ShareWatch, *, is_able: bool) -> None:
-        """Note whether a share partition could give records."""
+        """Set whether a share partition could give records."""
         self.able_count += is_able - watch.is_able
         watch.is_able = is_able
 
     def keep_changed(self, kept: Iterable[Watch]) -> None:
-        """Leave all but some share partitions out of the next look, unless something happens in them."""
+        """Keep only the given share partitions for the next check; others return when they change."""
         for watch in self.changed:
             watch.is_changed = False
         self.changed = list(kept)
@@ -107,6 +107,6 @@ class ShareReader(WatchSet):
             watch.is_changed = True
 
     def release(self) -> None:
-        """Watch nothing any more."""
+        """End all watches."""
         for watch in self.watches.values():
             watch.end()

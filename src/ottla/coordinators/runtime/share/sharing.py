@@ -1,7 +1,6 @@
-"""Share groups as the handlers of a broker use them: the share coordinators here, their clients, and what this broker
-leads.
+"""The entry point for share groups on a broker: share coordinators, their clients, sessions and led share partitions.
 
-A broker without share groups pays nothing for them: there are no sessions, no share partitions, no coordinators.
+Without share groups there are no sessions, share partitions and coordinators, and hence no cost.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Any, Final, cast
 
 from ottla.coordinators.runtime.broker_links import BrokerLinks
 from ottla.coordinators.runtime.shards import Shards
-from ottla.coordinators.runtime.share.fetching import Part, ShareFetch
-from ottla.coordinators.runtime.share.partition import Done, LedSharePartition, Surroundings
+from ottla.coordinators.runtime.share.fetching import FetchedPartition, ShareFetch
+from ottla.coordinators.runtime.share.partition import Dependencies, Done, LedSharePartition
 from ottla.coordinators.runtime.share.reader import ShareReader
 from ottla.coordinators.runtime.share.states import ShareStateClient
 from ottla.coordinators.share.acknowledging import AcknowledgementBatch
@@ -43,7 +42,7 @@ _FIRST_WITH_SHARE_GROUPS: Final = 1
 
 
 class Sharing:
-    """A broker's part in share groups."""
+    """The share groups on a broker."""
 
     def __init__(
         self,
@@ -89,18 +88,18 @@ class Sharing:
         )
         self.sessions = ShareSessions()
         self.led: dict[SharePartitionKey, LedSharePartition] = {}
-        self._led_of: dict[TopicIdPartition, list[LedSharePartition]] = {}
-        """The same by partition, which several groups may share."""
+        self._led_by_partition: dict[TopicIdPartition, list[LedSharePartition]] = {}
+        """The led share partitions by partition, which several groups may read."""
         self._readers: dict[Session, ShareReader] = {}
-        self._around = Surroundings(self.states, runtime, self.limits, self._first_offset)
+        self._dependencies = Dependencies(self.states, runtime, self.limits, self._first_offset)
 
     @property
     def is_enabled(self) -> bool:
-        """Whether the cluster has share groups."""
+        """Whether the cluster's share.version enables share groups."""
         return self._partitions.image.features.level(SHARE_VERSION) >= _FIRST_WITH_SHARE_GROUPS
 
     def context(self) -> Context:
-        """The surroundings of a decision of the share coordinator made now."""
+        """Return the inputs of a decision of the share coordinator made now."""
         settings = self._settings
         return Context(
             now_ms=self._now_ms(),
@@ -112,11 +111,11 @@ class Sharing:
         )
 
     def limits(self, group_id: str) -> ShareLimits:
-        """The settings in force for a group."""
+        """Return the limits of a group."""
         return share_limits(self._partitions.image, self._settings, group_id)
 
     def apply(self, changes: Changes) -> None:
-        """Act on new metadata, after the replicas did."""
+        """Apply new metadata, after the replicas have."""
         self.shards.apply(changes)
         if not self.led and not self.sessions.sessions:
             return
@@ -129,13 +128,13 @@ class Sharing:
             return
         mine = changes.for_broker(self._partitions.broker_id)
         for change in (*mine.deleted, *mine.leading, *mine.following):
-            for led in list(self._led_of.get((change.topic.id, change.number), ())):
+            for led in list(self._led_by_partition.get((change.topic.id, change.number), ())):
                 partition = self._partitions.find_by_id(led.key.topic_id, led.key.partition)
                 if partition is not led.partition or not led.is_current:
                     self.drop(led)
 
     def close(self) -> None:
-        """Give all up, for the broker stops."""
+        """Close everything because the broker stops."""
         self.shards.close()
         self.links.close()
         for led in list(self.led.values()):
@@ -152,7 +151,7 @@ class Sharing:
         has_acks: bool,
         slots: int,
     ) -> Session:
-        """A new session, in place of the one that the member may have."""
+        """Begin a session; it replaces the one that the member may have."""
         old = self.sessions.sessions.get(key)
         try:
             session = self.sessions.begin(key, wanted, client, has_acks=has_acks, slots=slots)
@@ -168,19 +167,19 @@ class Sharing:
         wanted: Sequence[tuple[TopicIdPartition, str | None]],
         forgotten: Sequence[TopicIdPartition],
     ) -> None:
-        """Take in what a request adds to a session and drops from it."""
+        """Apply the partitions that a request adds to a session and removes from it."""
         session.update(wanted, forgotten)
-        self._readers[session].update([where for where, _ in wanted], forgotten)
+        self._readers[session].update([topic_partition for topic_partition, _ in wanted], forgotten)
 
-    def reader(self, session: Session, circumstances: object) -> ShareReader:
-        """What a session reads here; all of it is looked at again where circumstances are others than before."""
+    def reader(self, session: Session, fetch_inputs: object) -> ShareReader:
+        """Return a session's reader; it checks all its share partitions again if the inputs of the fetch changed."""
         reader = self._readers[session]
         if reader.waiting is not None:
-            # Another fetch of this session still waits; its member has given it up.
+            # The member has abandoned an earlier fetch of this session, which still waits.
             cast(ShareFetch, reader.waiting).cancel()
-        circumstances = circumstances, reads_committed(self._partitions.image, session.key.group_id)
-        if reader.circumstances != circumstances:
-            reader.circumstances = circumstances
+        fetch_inputs = fetch_inputs, reads_committed(self._partitions.image, session.key.group_id)
+        if reader.fetch_inputs != fetch_inputs:
+            reader.fetch_inputs = fetch_inputs
             reader.mark_all()
         return reader
 
@@ -202,22 +201,22 @@ class Sharing:
         max_wait_ms: int,
         min_bytes: int,
         max_bytes: int,
-        done: Callable[[dict[TopicIdPartition, Part]], None],
+        done: Callable[[dict[TopicIdPartition, FetchedPartition]], None],
     ) -> None:
-        """Give a member records, now or when there are some; share partitions that nothing is known of are left out."""
+        """Fetch records for a member, at once or when there are some; loading share partitions are left out."""
         session, key = reader.session, reader.session.key
-        watches = [watch for watch in reader.changed_in_order() if watch.where not in refused]
+        watches = [watch for watch in reader.changed_in_order() if watch.topic_partition not in refused]
         if not (watches or reader.has_quiet) or asked.max_records == 0 or max_bytes == 0:
             done({})
             return
         failed: dict[TopicIdPartition, ApiError] = {}
         for watch in watches:
             try:
-                led = self._led(SharePartitionKey(key.group_id, *watch.where))
+                led = self._get_led_partition(SharePartitionKey(key.group_id, *watch.topic_partition))
                 if watch.led is not led:
                     watch.bind(led)
             except ApiError as error:
-                failed[watch.where] = error
+                failed[watch.topic_partition] = error
         committed = reads_committed(self._partitions.image, key.group_id)
         fetch = ShareFetch(
             reader,
@@ -240,27 +239,27 @@ class Sharing:
             self._timer.add(fetch, max(max_wait_ms, 0))
 
     def acknowledge(
-        self, key: SessionKey, where: TopicIdPartition, acks: Iterable[AcknowledgementBatch], done: Done
+        self, key: SessionKey, topic_partition: TopicIdPartition, acks: Iterable[AcknowledgementBatch], done: Done
     ) -> None:
-        """Take what a member says of records that it acquired."""
-        led = self.led.get(SharePartitionKey(key.group_id, *where))
+        """Acknowledge records that a member acquired."""
+        led = self.led.get(SharePartitionKey(key.group_id, *topic_partition))
         if led is None:
             done(UnknownTopicOrPartition("This server does not host this topic-partition."))
         else:
             led.acknowledge(key.member_id, acks, done)
 
     def end_session(self, key: SessionKey) -> None:
-        """A member is gone, or begins anew: what it has acquired is available again."""
+        """End a member's session, and release the records that it acquired."""
         session = self.sessions.remove(key)
         if session is not None:
             self._release(session)
-        for where in session.partitions if session is not None else ():
-            led = self.led.get(SharePartitionKey(key.group_id, *where))
+        for topic_partition in session.partitions if session is not None else ():
+            led = self.led.get(SharePartitionKey(key.group_id, *topic_partition))
             if led is not None:
                 led.release(key.member_id)
 
-    def disconnected(self, client: object) -> None:
-        """A client's connection ended, and with it the session that was begun on it."""
+    def on_disconnect(self, client: object) -> None:
+        """End the session that began on a closed connection."""
         ended, group_id = self.sessions.on_disconnect(client)
         if ended is not None:
             self.end_session(ended)
@@ -268,20 +267,20 @@ class Sharing:
             for led in [led for led in self.led.values() if led.key.group_id == group_id]:
                 self.drop(led)
         if ended is not None or group_id is not None:
-            self._around.runtime.completions.run()
+            self._dependencies.runtime.completions.run()
 
     def drop(self, led: LedSharePartition) -> None:
-        """Have nothing to do with a share partition until somebody asks for it again."""
+        """Fence a share partition and forget it until the next fetch."""
         if self.led.get(led.key) is led:
             del self.led[led.key]
-            where = led.key.topic_id, led.key.partition
-            others = self._led_of[where]
+            topic_partition = led.key.topic_id, led.key.partition
+            others = self._led_by_partition[topic_partition]
             others.remove(led)
             if not others:
-                del self._led_of[where]
+                del self._led_by_partition[topic_partition]
         led.fence()
 
-    def _led(self, key: SharePartitionKey) -> LedSharePartition:
+    def _get_led_partition(self, key: SharePartitionKey) -> LedSharePartition:
         partition = self._partitions.get_by_id(key.topic_id, key.partition)
         if not partition.is_leader:
             raise NotLeader(f"{partition} is not the leader")
@@ -290,13 +289,13 @@ class Sharing:
             return led
         if led is not None:
             self.drop(led)
-        led = self.led[key] = LedSharePartition(key, partition, self._around, self.drop)
-        self._led_of.setdefault((key.topic_id, key.partition), []).append(led)
+        led = self.led[key] = LedSharePartition(key, partition, self._dependencies, self.drop)
+        self._led_by_partition.setdefault((key.topic_id, key.partition), []).append(led)
         self._spawn(led.load())
         return led
 
     async def _first_offset(self, group_id: str, partition: Partition) -> int:
-        """Where a group begins to read a partition that it has not read yet."""
+        """Return where a group begins to read a new partition."""
         beginning, log = start_offset_policy(self._partitions.image, group_id), partition.log
         if beginning.is_latest:
             partition.check_readable(Isolation.HIGH_WATERMARK)
@@ -311,15 +310,15 @@ class Sharing:
 
     def _prune(self, key: SharePartitionKey, offset: int) -> None:
         try:
-            partition = self.shards.of(key.coordinator_key).partition
+            partition = self.shards.shard_for(key.coordinator_key).partition
             if partition.log.log_start_offset < offset <= partition.log.high_watermark:
                 partition.delete_records(offset)
         except (ApiError, OSError) as error:
-            logger.warning("what is not needed before offset %d of %s could not be deleted: %s", offset, key, error)
+            logger.warning("cannot prune the share coordinator's log of %s before offset %d: %s", key, offset, error)
 
 
 class _Prune:
-    """Is told which part of a share coordinator's log is not needed any more."""
+    """The ticket that deletes the part of a share coordinator's log that is no longer needed."""
 
     def __init__(self, sharing: Sharing) -> None:
         self._sharing = sharing
@@ -328,4 +327,4 @@ class _Prune:
         self._sharing._prune(*response)
 
     def fail(self, error: ApiError, /) -> None:
-        """The next coordinator looks by itself."""
+        """Do nothing: the next coordinator prunes the log."""

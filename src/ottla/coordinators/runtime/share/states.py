@@ -1,6 +1,6 @@
-"""The states of share partitions as their users see them: the share coordinator of each, here or on another broker.
+"""The client of the share coordinators, on this broker and others.
 
-What fails because a coordinator moves, loads or is not there yet is tried again for a while.
+Requests that fail because a coordinator is moving, loading or missing are retried for a while.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks
+from ottla.coordinators.runtime.broker_links import BrokerLinks, RequestBatcher
 from ottla.coordinators.runtime.shards import Shards, partition_for
 from ottla.coordinators.share import coordinator
 from ottla.coordinators.share.context import Context
@@ -35,7 +35,7 @@ from ottla.replication.runtime import Runtime
 from ottla.storage.state_machine.decision import Decision
 
 Done = Callable[[Any], None]
-"""Takes a partition's result, or an ApiError; now or later, once."""
+"""Takes a partition's result or an ApiError; called once, at once or later."""
 
 _FIRST_RETRY_MS: Final = 50
 _LONGEST_RETRY_MS: Final = 2_000
@@ -49,8 +49,8 @@ _RETRIED: Final = (
 )
 
 
-class Step(NamedTuple):
-    """One of the five things that can be asked of a share coordinator."""
+class ShareStateOperation(NamedTuple):
+    """One of the five operations of a share coordinator, with its message classes."""
 
     name: str
     decide: Callable[[ShareStates, SharePartitionKey, Any, Context], Decision[Any]]
@@ -62,7 +62,7 @@ class Step(NamedTuple):
     retried: tuple[type[ApiError], ...] = _RETRIED
 
 
-INITIALIZE: Final = Step(
+INITIALIZE: Final = ShareStateOperation(
     "InitializeShareGroupState",
     coordinator.initialize,
     initializing.InitializeShareGroupStateRequest,
@@ -70,9 +70,9 @@ INITIALIZE: Final = Step(
     initializing.InitializeShareGroupStateResponse,
     initializing.InitializeStateResult,
     initializing.PartitionResult,
-    (*_RETRIED, UnknownTopicOrPartition),  # the coordinator may not have heard of a new topic
+    (*_RETRIED, UnknownTopicOrPartition),  # the coordinator may not know a new topic yet
 )
-READ: Final = Step(
+READ: Final = ShareStateOperation(
     "ReadShareGroupState",
     coordinator.read,
     reading.ReadShareGroupStateRequest,
@@ -81,7 +81,7 @@ READ: Final = Step(
     reading.ReadStateResult,
     reading.PartitionResult,
 )
-WRITE: Final = Step(
+WRITE: Final = ShareStateOperation(
     "WriteShareGroupState",
     coordinator.write,
     writing.WriteShareGroupStateRequest,
@@ -90,7 +90,7 @@ WRITE: Final = Step(
     writing.WriteStateResult,
     writing.PartitionResult,
 )
-DELETE: Final = Step(
+DELETE: Final = ShareStateOperation(
     "DeleteShareGroupState",
     coordinator.delete,
     deleting.DeleteShareGroupStateRequest,
@@ -99,7 +99,7 @@ DELETE: Final = Step(
     deleting.DeleteStateResult,
     deleting.PartitionResult,
 )
-SUMMARIZE: Final = Step(
+SUMMARIZE: Final = ShareStateOperation(
     "ReadShareGroupStateSummary",
     coordinator.summarize,
     summarizing.ReadShareGroupStateSummaryRequest,
@@ -108,13 +108,13 @@ SUMMARIZE: Final = Step(
     summarizing.ReadStateSummaryResult,
     summarizing.PartitionResult,
 )
-STEPS: Final = (INITIALIZE, READ, WRITE, DELETE, SUMMARIZE)
+OPERATIONS: Final = (INITIALIZE, READ, WRITE, DELETE, SUMMARIZE)
 
 
 class _Question(NamedTuple):
     """One share partition's part of a request, until it is answered."""
 
-    step: Step
+    operation: ShareStateOperation
     key: SharePartitionKey
     data: Any
     done: Done
@@ -123,7 +123,7 @@ class _Question(NamedTuple):
 
 
 class ShareStateClient:
-    """Asks the share coordinators."""
+    """Sends operations to the share coordinators."""
 
     def __init__(
         self,
@@ -142,23 +142,27 @@ class ShareStateClient:
         self._completions = runtime.completions
         self._context = context
         self.create_topic: Callable[[str], None] = lambda _: None
-        """Asks the controller for a topic; put in when the broker can."""
-        self._remote: Mapping[str, Batched[_Question]] = {
-            step.name: Batched(links, runtime.spawn, request=partial(_request_of, step), answered=self._answered)
-            for step in STEPS
+        """Requests the creation of a topic from the controller; set after construction."""
+        self._remote: Mapping[str, RequestBatcher[_Question]] = {
+            operation.name: RequestBatcher(
+                links, runtime.spawn, build_request=partial(_request_of, operation), on_answer=self._on_answer
+            )
+            for operation in OPERATIONS
         }
 
-    def ask(self, step: Step, key: SharePartitionKey, data: Any, done: Done) -> None:
-        """Let a share partition's coordinator decide; tried again for as long as it cannot be reached."""
-        self._ask(_Question(step, key, data, done, self._now_ms() + _GIVE_UP_MS))
+    def ask(self, operation: ShareStateOperation, key: SharePartitionKey, data: Any, done: Done) -> None:
+        """Send an operation to a share partition's coordinator; retry while the coordinator is not available."""
+        self._ask(_Question(operation, key, data, done, self._now_ms() + _GIVE_UP_MS))
 
-    async def ask_all(self, step: Step, asked: Sequence[tuple[SharePartitionKey, Any]]) -> list[Any]:
-        """The results for some share partitions, in order; what went wrong is an ApiError in its place."""
+    async def ask_all(
+        self, operation: ShareStateOperation, asked: Sequence[tuple[SharePartitionKey, Any]]
+    ) -> list[Any]:
+        """Return the results for share partitions in order, with an ApiError for each failure."""
         futures = []
         for key, data in asked:
             future = self._loop.create_future()
             futures.append(future)
-            self.ask(step, key, data, partial(_resolve, future))
+            self.ask(operation, key, data, partial(_resolve, future))
         self._completions.run()
         return [await future for future in futures]
 
@@ -171,26 +175,30 @@ class ShareStateClient:
             self.create_topic(TOPIC)
             self._failed(question, CoordinatorNotAvailable(f"{TOPIC} does not exist yet"))
             return
-        coordinator_of = topic.partitions[partition_for(question.key.coordinator_key, len(topic.partitions))]
-        if coordinator_of.leader < 0:
-            self._failed(question, CoordinatorNotAvailable(f"{question.key} has no coordinator"))
-        elif coordinator_of.leader == self._node_id:
+        coordinator_partition = topic.partitions[partition_for(question.key.coordinator_key, len(topic.partitions))]
+        if coordinator_partition.leader < 0:
+            self._failed(
+                question, CoordinatorNotAvailable(f"share partition {question.key.coordinator_key} has no coordinator")
+            )
+        elif coordinator_partition.leader == self._node_id:
             self._ask_here(question)
         else:
-            self._remote[question.step.name].post(coordinator_of.leader, question)
+            self._remote[question.operation.name].enqueue(coordinator_partition.leader, question)
 
     def _ask_here(self, question: _Question) -> None:
-        step, key, data, *_ = question
+        operation, key, data, *_ = question
         try:
-            self._shards.of(key.coordinator_key).submit(
-                step.name, lambda state: step.decide(state, key, data, self._context()), _Ticket(self, question)
+            self._shards.shard_for(key.coordinator_key).submit(
+                operation.name,
+                lambda state: operation.decide(state, key, data, self._context()),
+                _Ticket(self, question),
             )
         except ApiError as error:
             self._failed(question, error)
 
     def _failed(self, question: _Question, error: ApiError) -> None:
-        """Try again, unless that is of no use, or it was tried for long enough."""
-        if not isinstance(error, question.step.retried) or self._now_ms() >= question.until_ms:
+        """Retry later, unless the error is final or the time is over."""
+        if not isinstance(error, question.operation.retried) or self._now_ms() >= question.until_ms:
             question.done(error)
             return
         later = question._replace(retry_ms=min(2 * question.retry_ms, _LONGEST_RETRY_MS))
@@ -200,16 +208,20 @@ class ShareStateClient:
         self._ask(question)
         self._completions.run()
 
-    def _answered(self, questions: Sequence[_Question], answer: Any) -> None:
+    def _on_answer(self, questions: Sequence[_Question], answer: Any) -> None:
         results: dict[tuple[bytes, int], Any] = {}
         if not isinstance(answer, ApiError):
-            results = {(topic.topic_id, each.partition): each for topic in answer.results for each in topic.partitions}
+            results = {
+                (topic.topic_id, partition.partition): partition
+                for topic in answer.results
+                for partition in topic.partitions
+            }
         for question in questions:
             result = results.get((question.key.topic_id, question.key.partition))
             if isinstance(answer, ApiError):
                 self._failed(question, answer)
             elif result is None:
-                question.done(NetworkFailed("the coordinator's answer left a share partition out"))
+                question.done(NetworkFailed("the coordinator's response lacks a share partition"))
             elif result.error_code:
                 self._failed(question, by_code(result.error_code)(result.error_message or ""))
             else:
@@ -218,7 +230,7 @@ class ShareStateClient:
 
 
 class _Ticket:
-    """A question to a coordinator on this broker."""
+    """The ticket of a question to a coordinator on this broker."""
 
     __slots__ = ("_client", "_question")
 
@@ -233,24 +245,26 @@ class _Ticket:
         self._client._failed(self._question, error)
 
 
-def _request_of(step: Step, questions: Sequence[_Question]) -> tuple[Any, list[_Question], list[_Question]]:
-    """One request with all that waits of one group, but for a second question about a share partition."""
+def _request_of(
+    operation: ShareStateOperation, questions: Sequence[_Question]
+) -> tuple[Any, list[_Question], list[_Question]]:
+    """Build one request for one group, with at most one question for each share partition."""
     group_id = questions[0].key.group_id
     taken: dict[SharePartitionKey, _Question] = {}
-    left = []
+    deferred = []
     for question in questions:
         if question.key.group_id == group_id and question.key not in taken:
             taken[question.key] = question
         else:
-            left.append(question)
+            deferred.append(question)
     topics: dict[bytes, list[Any]] = {}
     for key, question in taken.items():
         topics.setdefault(key.topic_id, []).append(question.data)
-    request = step.request(
+    request = operation.request(
         group_id=group_id,
-        topics=[step.topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()],
+        topics=[operation.topic(topic_id=topic_id, partitions=partitions) for topic_id, partitions in topics.items()],
     )
-    return request, list(taken.values()), left
+    return request, list(taken.values()), deferred
 
 
 def _resolve(future: asyncio.Future[Any], result: Any) -> None:

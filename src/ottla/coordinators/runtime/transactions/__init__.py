@@ -1,1 +1,1 @@
-"""The transaction coordinator at work: markers sent and written, checks before the first append."""
+"""The runtime of the transaction coordinator: markers, and verification before the first append of a transaction."""

@@ -1,7 +1,7 @@
-"""What leaders ask the transaction coordinator before they append the first batch of a transaction (KIP-890).
+"""Requests of partition leaders to the transaction coordinator before the first append of a transaction (KIP-890).
 
-Of a producer that adds partitions itself they ask whether this one was added; for one of transaction.version 2 they add
-it. The coordinator may be here or on another broker: what is asked and answered is the same.
+For a producer that adds partitions itself the leader verifies that the partition was added. For a producer of
+transaction.version 2 it adds the partition. The coordinator may be on this broker or on another one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks
+from ottla.coordinators.runtime.broker_links import BrokerLinks, RequestBatcher
 from ottla.coordinators.runtime.shards import Shards, partition_for
 from ottla.coordinators.transactions.context import Context
 from ottla.coordinators.transactions.partitions import add_partitions, verify_partitions
@@ -39,13 +39,13 @@ from ottla.protocol.messages.rpc.add_partitions_to_txn import (
 from ottla.replication.runtime import Runtime
 from ottla.storage.state_machine.decision import Decision
 
-Refused = dict[TopicPartition, ApiError]
-Done = Callable[[Refused], None]
-"""Takes the partitions that may not be written to, with the reason; now or later."""
+PartitionErrors = dict[TopicPartition, ApiError]
+Done = Callable[[PartitionErrors], None]
+"""Takes the errors of partitions that may not be written to; called at once or later."""
 
 
-class Ability(Enum):
-    """What a producer can do, as the version of its request tells."""
+class ProducerAbility(Enum):
+    """The abilities of a producer, by the version of its request."""
 
     OLD = "knows no TRANSACTION_ABORTABLE"
     ABORTS = "knows TRANSACTION_ABORTABLE"
@@ -57,32 +57,32 @@ class _Question(NamedTuple):
     producer_id: int
     epoch: int
     partitions: Collection[TopicPartition]
-    ability: Ability
+    ability: ProducerAbility
     done: Done
 
     @property
     def is_check(self) -> bool:
         """Whether the partitions must be part of the transaction already."""
-        return self.ability is not Ability.ADDS
+        return self.ability is not ProducerAbility.ADDS
 
     def refuse(self, error: ApiError) -> None:
-        """The same for all partitions."""
+        """Fail all partitions with the same error."""
         self.answer(dict.fromkeys(self.partitions, error))
 
-    def answer(self, refused: Refused) -> None:
-        self.done({where: self._told(error) for where, error in refused.items()})
+    def answer(self, refused: PartitionErrors) -> None:
+        self.done({partition: self._producer_error(error) for partition, error in refused.items()})
 
-    def _told(self, error: ApiError) -> ApiError:
-        """An error of the coordinator's in the words that a producer expects in answer to what it sent."""
+    def _producer_error(self, error: ApiError) -> ApiError:
+        """Return the error for a producer, for an error of the coordinator."""
         if isinstance(error, ProducerFenced):
             return InvalidProducerEpoch(error.message)
-        if isinstance(error, TransactionAbortable) and self.ability is Ability.OLD:
+        if isinstance(error, TransactionAbortable) and self.ability is ProducerAbility.OLD:
             return InvalidTxnState(error.message)
         return error
 
 
 class TransactionChecks:
-    """Asks the coordinators of transactions, here and elsewhere."""
+    """Verifies and adds partitions at transaction coordinators, on this broker and others."""
 
     def __init__(
         self,
@@ -99,7 +99,9 @@ class TransactionChecks:
         self._shards = shards
         self._completions = runtime.completions
         self._context = context
-        self._remote: Batched[_Question] = Batched(links, runtime.spawn, request=_request_of, answered=self._answered)
+        self._remote: RequestBatcher[_Question] = RequestBatcher(
+            links, runtime.spawn, build_request=_request_of, on_answer=self._on_answer
+        )
 
     def ask(
         self,
@@ -107,29 +109,29 @@ class TransactionChecks:
         producer_id: int,
         epoch: int,
         partitions: Collection[TopicPartition],
-        ability: Ability,
+        ability: ProducerAbility,
         done: Done,
     ) -> None:
-        """Let partitions be checked or added; `done` is called once, at once if the coordinator is here and quick."""
+        """Verify or add partitions. `done` is called once; at once if the coordinator is here and need not wait."""
         question = _Question(transactional_id, producer_id, epoch, partitions, ability, done)
         topic = self._image().topic(TOPIC)
         coordinator = (
             None if topic is None else topic.partitions[partition_for(transactional_id, len(topic.partitions))]
         )
         if coordinator is None or coordinator.leader < 0:
-            question.refuse(CoordinatorNotAvailable(f"{transactional_id} has no coordinator"))
+            question.refuse(CoordinatorNotAvailable(f"transactional id {transactional_id} has no coordinator"))
         elif coordinator.leader == self._node_id:
             self._ask_here(question)
         else:
-            self._remote.post(coordinator.leader, question)
+            self._remote.enqueue(coordinator.leader, question)
 
     def _ask_here(self, question: _Question) -> None:
-        def decide(state: TransactionsState) -> Decision[Refused]:
+        def decide(state: TransactionsState) -> Decision[PartitionErrors]:
             id_, producer_id, epoch, partitions, *_ = question
             if question.is_check:
                 found = verify_partitions(state, id_, producer_id, epoch, partitions)
-                return Decision((), {where: error for where, error in found.items() if error is not None})
-            nothing: Refused = {}
+                return Decision((), {partition: error for partition, error in found.items() if error is not None})
+            nothing: PartitionErrors = {}
             return add_partitions(
                 state,
                 self._context(),
@@ -142,15 +144,15 @@ class TransactionChecks:
             )
 
         try:
-            shard = self._shards.of(question.transactional_id)
+            shard = self._shards.shard_for(question.transactional_id)
             shard.submit("VerifyTransaction", decide, _Ticket(question))
         except ApiError as error:
             question.refuse(error)
 
-    def _answered(self, questions: Sequence[_Question], answer: Any) -> None:
+    def _on_answer(self, questions: Sequence[_Question], answer: Any) -> None:
         if isinstance(answer, UnsupportedVersion):
             for question in questions:
-                question.answer({})  # an old broker that cannot be asked: as before there were questions
+                question.answer({})  # an old broker without verification
         elif isinstance(answer, ApiError):
             network = isinstance(answer, NetworkFailed | RequestTimedOut)
             for question in questions:
@@ -161,14 +163,14 @@ class TransactionChecks:
 
 
 class _Ticket:
-    """A question to a coordinator on this broker."""
+    """The ticket of a question to a coordinator on this broker."""
 
     __slots__ = ("_question",)
 
     def __init__(self, question: _Question) -> None:
         self._question = question
 
-    def answer(self, response: Refused, /) -> None:
+    def answer(self, response: PartitionErrors, /) -> None:
         self._question.answer(response)
 
     def fail(self, error: ApiError, /) -> None:
@@ -178,12 +180,12 @@ class _Ticket:
 def _request_of(
     questions: Sequence[_Question],
 ) -> tuple[AddPartitionsToTxnRequest, list[_Question], list[_Question]]:
-    """One request with all that waits, but for a second question about a transactional id."""
+    """Build one request with at most one question for each transactional id."""
     taken: dict[str, _Question] = {}
-    left = []
+    deferred = []
     for question in questions:
         if question.transactional_id in taken:
-            left.append(question)
+            deferred.append(question)
         else:
             taken[question.transactional_id] = question
     transactions = [
@@ -196,7 +198,7 @@ def _request_of(
         )
         for question in taken.values()
     ]
-    return AddPartitionsToTxnRequest(transactions=transactions), list(taken.values()), left
+    return AddPartitionsToTxnRequest(transactions=transactions), list(taken.values()), deferred
 
 
 def _topics(partitions: Collection[TopicPartition]) -> list[AddPartitionsToTxnTopic]:
@@ -207,10 +209,10 @@ def _topics(partitions: Collection[TopicPartition]) -> list[AddPartitionsToTxnTo
 
 
 def _distribute(questions: Sequence[_Question], answer: AddPartitionsToTxnResponse) -> None:
-    """Give each question its part of an answer."""
+    """Answer each question with its part of a response."""
     if answer.error_code:
         kind = by_code(answer.error_code)
-        # That this broker has no right to ask is none of the producer's business: it is not verified, that is all.
+        # The producer must not see that this broker lacks the permission: its partition is just not verified.
         error = InvalidTxnState() if kind is ClusterAuthorizationFailed else kind()
         for question in questions:
             question.refuse(error)
@@ -219,13 +221,13 @@ def _distribute(questions: Sequence[_Question], answer: AddPartitionsToTxnRespon
     for question in questions:
         result = by_id.get(question.transactional_id)
         if result is None:
-            question.refuse(NetworkFailed("the coordinator's answer left a transaction out"))
+            question.refuse(NetworkFailed("the coordinator's response lacks a transaction"))
             continue
         question.answer(
             {
-                TopicPartition(topic.name, each.partition_index): by_code(each.partition_error_code)()
+                TopicPartition(topic.name, partition.partition_index): by_code(partition.partition_error_code)()
                 for topic in result.topic_results
-                for each in topic.results_by_partition
-                if each.partition_error_code
+                for partition in topic.results_by_partition
+                if partition.partition_error_code
             }
         )

@@ -1,8 +1,8 @@
-"""A transaction whose end is decided: its partitions are told, wherever their leaders are, until each has its marker.
+"""Sending of transaction markers: each partition of an ended transaction gets one, wherever its leader is.
 
-Leaders move and brokers fail, so each partition is tried again until its leader has answered for it; a partition that
-was deleted needs no marker. When all are done the transaction is complete. A coordinator that is deposed meanwhile
-stops: the next one finds the decision in the log and begins anew, and leaders take a marker that they have already.
+Leaders move and brokers fail, so each partition is retried until its leader has confirmed the marker. A deleted
+partition needs none. When all partitions have their markers, the transaction is complete. A coordinator that loses its
+shard stops; the next one finds the outcome in the log and sends all markers again, which leaders accept.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from ottla.coordinators.runtime.broker_links import Batched, BrokerLinks
+from ottla.coordinators.runtime.broker_links import BrokerLinks, RequestBatcher
 from ottla.coordinators.runtime.shard import Shard
 from ottla.coordinators.runtime.shards import Shards
-from ottla.coordinators.runtime.transactions.marker_writing import Codes, MarkerWriter
+from ottla.coordinators.runtime.transactions.marker_writing import ErrorCodes, MarkerWriter
 from ottla.coordinators.transactions.context import Context
 from ottla.coordinators.transactions.ending import complete_transaction, resume_ending
 from ottla.coordinators.transactions.state import TopicPartition, Transaction, TransactionsState, TransactionStatus
@@ -48,8 +48,8 @@ _NO_MARKER_NEEDED: Final = frozenset({NONE, UnsupportedForMessageFormat.code, Un
 _OUTDATED: Final = frozenset({InvalidProducerEpoch.code, TransactionCoordinatorFenced.code})
 
 
-class _Sending:
-    """A transaction some of whose partitions have no marker yet."""
+class _EndingTransaction:
+    """A transaction with partitions that have no marker yet."""
 
     def __init__(self, shard: Shard[TransactionsState], transaction: Transaction) -> None:
         self.shard = shard
@@ -66,11 +66,11 @@ class _Sending:
         )
 
 
-_Parcel = tuple[_Sending, list[TopicPartition]]
+_MarkerBatch = tuple[_EndingTransaction, list[TopicPartition]]
 
 
 class MarkerSender:
-    """Tells partitions how transactions ended."""
+    """Sends transaction markers to partition leaders."""
 
     def __init__(
         self,
@@ -88,129 +88,141 @@ class MarkerSender:
         self._loop = runtime.loop
         self._completions = runtime.completions
         self._context = context
-        self._remote: Batched[_Parcel] = Batched(links, runtime.spawn, request=_request_of, answered=self._answered)
+        self._remote: RequestBatcher[_MarkerBatch] = RequestBatcher(
+            links, runtime.spawn, build_request=_request_of, on_answer=self._on_answer
+        )
         self.shards: Shards[TransactionsState] | None = None
-        """The transaction coordinators of this broker; put in once they are made."""
-        self.under_way = 0
-        """Transactions that wait for markers."""
+        """The transaction coordinators of this broker, set after construction."""
+        self.transaction_count = 0
+        """The number of transactions that wait for markers."""
 
     def ticket(self, transaction: Transaction) -> Ticket:
-        """What a decision answers when it is committed that a transaction ends."""
-        return _Decided(self, transaction.transactional_id)
+        """Return the ticket that a decision to end a transaction answers when it is committed."""
+        return _EndTicket(self, transaction.transactional_id)
 
     def begin(self, transaction: Transaction) -> None:
-        """Tell all partitions of a transaction."""
+        """Send markers to all partitions of a transaction."""
         shard = self._shard(transaction.transactional_id)
         if shard is not None:
-            sending = _Sending(shard, transaction)
-            self.under_way += 1
-            self._send(sending, sending.open)
+            ending = _EndingTransaction(shard, transaction)
+            self.transaction_count += 1
+            self._send(ending, ending.open)
 
-    def look_again(self, transactional_id: str, error: ApiError) -> None:
-        """It is not known whether a decision will be committed."""
+    def retry_later(self, transactional_id: str, error: ApiError) -> None:
+        """Look again later whether the transaction ends, because the decision may or may not be committed."""
         if not isinstance(error, NotCoordinator):
             self._later(_RETRY_MAX_S, lambda: self._resume(transactional_id))
 
     def _resume(self, transactional_id: str) -> None:
         shard = self._shard(transactional_id)
         if shard is not None:
-            ticket = _Retrying(lambda error: self.look_again(transactional_id, error))
+            ticket = _RetryTicket(lambda error: self.retry_later(transactional_id, error))
             shard.submit(
                 "ResumeTransaction", lambda state: resume_ending(state, self._context(), transactional_id), ticket
             )
 
     def _shard(self, transactional_id: str) -> Shard[TransactionsState] | None:
-        """The coordinator, if it is still here."""
+        """Return the coordinator if it is still active on this broker."""
         assert self.shards is not None
         try:
-            shard = self.shards.of(transactional_id)
+            shard = self.shards.shard_for(transactional_id)
         except NotCoordinator:
             return None
         return shard if shard.is_active else None
 
     # -- sending --
 
-    def _send(self, sending: _Sending, where: Collection[TopicPartition]) -> None:
+    def _send(self, ending: _EndingTransaction, partitions: Collection[TopicPartition]) -> None:
         image, by_leader = self._image(), dict[int, list[TopicPartition]]()
-        for each in list(where):
-            partition = image.partition(each.topic, each.partition)
+        for topic_partition in list(partitions):
+            partition = image.partition(topic_partition.topic, topic_partition.partition)
             if partition is None:
-                logger.info("%s needs no marker any more, for it was deleted", each)
-                sending.open.discard(each)
+                logger.info("partition %s-%d was deleted and needs no transaction marker", *topic_partition)
+                ending.open.discard(topic_partition)
             else:
-                by_leader.setdefault(partition.leader, []).append(each)
-        for leader, partitions in by_leader.items():
+                by_leader.setdefault(partition.leader, []).append(topic_partition)
+        for leader, led_partitions in by_leader.items():
             if leader == self._node_id:
-                self._writer.write(sending.marker, partitions, lambda codes: self._settle(sending, codes))
+                self._writer.write(ending.marker, led_partitions, lambda codes: self._settle(ending, codes))
             elif leader == _NO_LEADER:
-                self._retry(sending, partitions)
+                self._retry(ending, led_partitions)
             else:
-                self._remote.post(leader, (sending, partitions))
+                self._remote.enqueue(leader, (ending, led_partitions))
         if not by_leader:
-            self._settle(sending, {})
+            self._settle(ending, {})
 
-    def _answered(self, parcels: Sequence[_Parcel], answer: Any) -> None:
+    def _on_answer(self, batches: Sequence[_MarkerBatch], answer: Any) -> None:
         if isinstance(answer, ApiError):
-            logger.info("markers could not be sent: %s", answer)
-            for sending, partitions in parcels:
-                self._retry(sending, partitions)
+            logger.info("cannot send transaction markers: %s; retrying", answer)
+            for ending, partitions in batches:
+                self._retry(ending, partitions)
             return
         codes = _codes_of(answer)
-        for sending, partitions in parcels:
-            found = codes.get(sending.marker.producer_id, {})
-            self._settle(sending, {each: found[each] for each in partitions if each in found})
-            if missing := [each for each in partitions if each not in found]:
-                self._retry(sending, missing)
+        for ending, partitions in batches:
+            answered = codes.get(ending.marker.producer_id, {})
+            self._settle(ending, {partition: answered[partition] for partition in partitions if partition in answered})
+            if missing := [partition for partition in partitions if partition not in answered]:
+                self._retry(ending, missing)
         self._completions.run()
 
-    def _settle(self, sending: _Sending, codes: Codes) -> None:
-        again = []
-        for where, code in codes.items():
+    def _settle(self, ending: _EndingTransaction, codes: ErrorCodes) -> None:
+        failed = []
+        for partition, code in codes.items():
             if code in _NO_MARKER_NEEDED:
-                sending.open.discard(where)
+                ending.open.discard(partition)
             elif code in _OUTDATED:
-                logger.warning("%s refused the marker of %s: %s", where, sending.transaction, name_of(code))
-                self._stop(sending)
+                logger.warning(
+                    "partition %s-%d rejected the marker of transactional id %s: %s; another coordinator took over",
+                    *partition,
+                    ending.transaction.transactional_id,
+                    name_of(code),
+                )
+                self._stop(ending)
                 return
             else:
-                logger.info("%s has no marker of %s yet: %s", where, sending.transaction, name_of(code))
-                again.append(where)
-        if again:
-            self._retry(sending, again)
-        elif not sending.open and not sending.is_cancelled:
-            self._stop(sending)
-            self._complete(sending)
+                logger.info(
+                    "partition %s-%d has no marker of transactional id %s yet: %s; retrying",
+                    *partition,
+                    ending.transaction.transactional_id,
+                    name_of(code),
+                )
+                failed.append(partition)
+        if failed:
+            self._retry(ending, failed)
+        elif not ending.open and not ending.is_cancelled:
+            self._stop(ending)
+            self._complete(ending)
 
-    def _retry(self, sending: _Sending, where: Collection[TopicPartition]) -> None:
-        delay_s, sending.retry_s = sending.retry_s, min(2 * sending.retry_s, _RETRY_MAX_S)
+    def _retry(self, ending: _EndingTransaction, partitions: Collection[TopicPartition]) -> None:
+        delay_s, ending.retry_s = ending.retry_s, min(2 * ending.retry_s, _RETRY_MAX_S)
 
-        def again() -> None:
-            if sending.is_cancelled:
+        def send_again() -> None:
+            if ending.is_cancelled:
                 return
-            if self._shard(sending.transaction.transactional_id) is not sending.shard:
-                self._stop(sending)
+            if self._shard(ending.transaction.transactional_id) is not ending.shard:
+                self._stop(ending)
                 return
-            self._send(sending, where)
+            self._send(ending, partitions)
 
-        self._later(delay_s, again)
+        self._later(delay_s, send_again)
 
-    def _stop(self, sending: _Sending) -> None:
-        if not sending.is_cancelled:
-            sending.is_cancelled = True
-            self.under_way -= 1
+    def _stop(self, ending: _EndingTransaction) -> None:
+        if not ending.is_cancelled:
+            ending.is_cancelled = True
+            self.transaction_count -= 1
 
-    def _complete(self, sending: _Sending) -> None:
-        if not sending.shard.is_active:
+    def _complete(self, ending: _EndingTransaction) -> None:
+        if not ending.shard.is_active:
             return
 
         def failed(error: ApiError) -> None:
             if not isinstance(error, NotCoordinator):
-                self._later(_RETRY_MAX_S, lambda: self._complete(sending))
+                self._later(_RETRY_MAX_S, lambda: self._complete(ending))
 
-        sending.shard.submit(
+        ending.shard.submit(
             "CompleteTransaction",
-            lambda state: complete_transaction(state, self._context(), sending.transaction),
-            _Retrying(failed),
+            lambda state: complete_transaction(state, self._context(), ending.transaction),
+            _RetryTicket(failed),
         )
 
     def _later(self, delay_s: float, act: Callable[[], None]) -> None:
@@ -221,8 +233,8 @@ class MarkerSender:
         self._loop.call_later(delay_s, run)
 
 
-class _Decided:
-    """Waits for the decision that a transaction ends to be committed."""
+class _EndTicket:
+    """The ticket of a decision to end a transaction."""
 
     __slots__ = ("_sender", "_transactional_id")
 
@@ -234,11 +246,11 @@ class _Decided:
         self._sender.begin(response)
 
     def fail(self, error: ApiError, /) -> None:
-        self._sender.look_again(self._transactional_id, error)
+        self._sender.retry_later(self._transactional_id, error)
 
 
-class _Retrying:
-    """Waits for something that is done again if it fails."""
+class _RetryTicket:
+    """The ticket of a decision that is retried if it fails."""
 
     __slots__ = ("_failed",)
 
@@ -246,26 +258,28 @@ class _Retrying:
         self._failed = failed
 
     def answer(self, response: Any, /) -> None:
-        """It is done."""
+        """Do nothing: the decision is committed."""
 
     def fail(self, error: ApiError, /) -> None:
         self._failed(error)
 
 
-def _request_of(parcels: Sequence[_Parcel]) -> tuple[WriteTxnMarkersRequest, list[_Parcel], list[_Parcel]]:
-    """One request with all that waits, but for a second marker of a producer: answers tell them apart by its id."""
-    taken: dict[int, _Parcel] = {}
-    left = []
-    for sending, partitions in parcels:
-        known = taken.get(sending.marker.producer_id)
-        if known is None:
-            taken[sending.marker.producer_id] = sending, list(partitions)
-        elif known[0] is sending:
-            known[1].extend(partitions)
+def _request_of(
+    batches: Sequence[_MarkerBatch],
+) -> tuple[WriteTxnMarkersRequest, list[_MarkerBatch], list[_MarkerBatch]]:
+    """Build one request with at most one marker for each producer: responses identify markers by producer id."""
+    taken: dict[int, _MarkerBatch] = {}
+    deferred = []
+    for ending, partitions in batches:
+        same_producer = taken.get(ending.marker.producer_id)
+        if same_producer is None:
+            taken[ending.marker.producer_id] = ending, list(partitions)
+        elif same_producer[0] is ending:
+            same_producer[1].extend(partitions)
         else:
-            left.append((sending, partitions))
-    markers = [_writable(sending.marker, partitions) for sending, partitions in taken.values()]
-    return WriteTxnMarkersRequest(markers=markers), list(taken.values()), left
+            deferred.append((ending, partitions))
+    markers = [_writable(ending.marker, partitions) for ending, partitions in taken.values()]
+    return WriteTxnMarkersRequest(markers=markers), list(taken.values()), deferred
 
 
 def _writable(marker: Marker, partitions: Collection[TopicPartition]) -> WritableTxnMarker:
@@ -282,11 +296,11 @@ def _writable(marker: Marker, partitions: Collection[TopicPartition]) -> Writabl
     )
 
 
-def _codes_of(answer: WriteTxnMarkersResponse) -> dict[int, Codes]:
-    codes: dict[int, Codes] = {}
+def _codes_of(answer: WriteTxnMarkersResponse) -> dict[int, ErrorCodes]:
+    codes: dict[int, ErrorCodes] = {}
     for marker in answer.markers:
         of_producer = codes.setdefault(marker.producer_id, {})
         for topic in marker.topics:
-            for each in topic.partitions:
-                of_producer[TopicPartition(topic.name, each.partition_index)] = each.error_code
+            for partition in topic.partitions:
+                of_producer[TopicPartition(topic.name, partition.partition_index)] = partition.error_code
     return codes

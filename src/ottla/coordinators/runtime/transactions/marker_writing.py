@@ -1,7 +1,7 @@
-"""Markers for partitions that this broker leads: appended, and answered for when all in-sync replicas have them.
+"""Writing of transaction markers to partitions that this broker leads, confirmed when all in-sync replicas have them.
 
-Those for committed offsets go through the group coordinator of their partition, so that what it holds back of the
-transaction counts or is dropped in the order of its log.
+Markers for `__consumer_offsets` go through the partition's group coordinator, which applies or drops the transaction's
+pending offsets in the order of its log.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from ottla.storage.state_machine.decision import Decision
 from ottla.storage.state_machine.entries import Marker
 
 GROUPS_TOPIC: Final = "__consumer_offsets"
-Codes = dict[TopicPartition, int]
-Done = Callable[[Codes], None]
+ErrorCodes = dict[TopicPartition, int]
+Done = Callable[[ErrorCodes], None]
 
 
 class MarkerWriter:
-    """Writes markers to partitions that are led here."""
+    """Writes transaction markers to partitions that this broker leads."""
 
     def __init__(
         self,
@@ -53,37 +53,37 @@ class MarkerWriter:
         self._now_ms = runtime.now_ms
         self._timeout_ms = timeout_ms
 
-    def write(self, marker: Marker, where: Collection[TopicPartition], done: Done) -> None:
-        """Write a marker to partitions; `done` gets an error code for each, now or later."""
-        writing = _Writing(set(where), done)
-        for each in where:
+    def write(self, marker: Marker, partitions: Collection[TopicPartition], done: Done) -> None:
+        """Write a marker to partitions. `done` gets an error code for each, at once or later."""
+        marker_write = _MarkerWrite(set(partitions), done)
+        for topic_partition in partitions:
             try:
-                self._write(writing, marker, each)
+                self._write(marker_write, marker, topic_partition)
             except ApiError as error:
-                writing.settle(each, error.code)
+                marker_write.settle(topic_partition, error.code)
             except OSError:
-                writing.settle(each, StorageFailed.code)
-        writing.is_begun = True
-        complete_or_wait(writing, writing.lists(), self._timer, self._timeout_ms)
+                marker_write.settle(topic_partition, StorageFailed.code)
+        marker_write.is_begun = True
+        complete_or_wait(marker_write, marker_write.lists(), self._timer, self._timeout_ms)
 
-    def _write(self, writing: _Writing, marker: Marker, where: TopicPartition) -> None:
-        partition = self._partitions.find(where.topic, where.partition)
+    def _write(self, marker_write: _MarkerWrite, marker: Marker, topic_partition: TopicPartition) -> None:
+        partition = self._partitions.find(topic_partition.topic, topic_partition.partition)
         if partition is None:
-            # Whether there is one elsewhere is for the coordinator to find out.
-            raise UnknownTopicOrPartition(f"no replica of {where.topic}-{where.partition} is here")
-        if where.topic == GROUPS_TOPIC:
-            ticket = _Ticket(writing, where)
+            # The transaction coordinator finds out whether another broker has a replica.
+            raise UnknownTopicOrPartition(f"no replica of {topic_partition.topic}-{topic_partition.partition} is here")
+        if topic_partition.topic == GROUPS_TOPIC:
+            ticket = _Ticket(marker_write, topic_partition)
             try:
-                shard = self._groups.at(where.partition)
+                shard = self._groups.shard_at(topic_partition.partition)
                 shard.submit("WriteTxnMarkers", lambda _: Decision([marker], None), ticket)
             except ApiError as error:
                 ticket.fail(error)
             return
-        writing.wait_for(where, partition, append_marker(partition, marker, self._now_ms()))
+        marker_write.wait_for(topic_partition, partition, append_marker(partition, marker, self._now_ms()))
 
 
 def append_marker(partition: Partition, marker: Marker, now_ms: int) -> int:
-    """Append a marker as the leader; the offset behind it."""
+    """Append a marker as the leader; return the offset after it."""
     partition.check_leader()
     settings, in_sync = partition.log.settings, len(partition.assignment.isr)
     if in_sync < settings.min_insync_replicas:
@@ -91,16 +91,16 @@ def append_marker(partition: Partition, marker: Marker, now_ms: int) -> int:
     return partition.append_marker(marker, now_ms).last_offset + 1
 
 
-class _Writing(Operation):
-    """One marker on its way to several partitions."""
+class _MarkerWrite(Operation):
+    """The write of one marker to several partitions."""
 
     __slots__ = ("_codes", "_done", "_ends", "_open", "is_begun")
 
-    def __init__(self, where: set[TopicPartition], done: Done) -> None:
+    def __init__(self, partitions: set[TopicPartition], done: Done) -> None:
         super().__init__()
-        self._open = where
+        self._open = partitions
         self._ends: dict[TopicPartition, tuple[Partition, int]] = {}
-        self._codes: Codes = {}
+        self._codes: ErrorCodes = {}
         self._done = done
         self.is_begun = False
         """Whether all partitions have been tried."""
@@ -108,52 +108,52 @@ class _Writing(Operation):
     def lists(self) -> list[Any]:
         return [partition.waiting_produces for partition, _ in self._ends.values()]
 
-    def wait_for(self, where: TopicPartition, partition: Partition, end: int) -> None:
-        """The marker is in the leader's log, up to an offset."""
-        self._ends[where] = partition, end
+    def wait_for(self, topic_partition: TopicPartition, partition: Partition, end: int) -> None:
+        """Wait until the replicas have the marker, which ends at an offset."""
+        self._ends[topic_partition] = partition, end
 
-    def settle(self, where: TopicPartition, code: int) -> None:
-        self._codes[where] = code
-        self._open.discard(where)
-        self._ends.pop(where, None)
+    def settle(self, topic_partition: TopicPartition, code: int) -> None:
+        self._codes[topic_partition] = code
+        self._open.discard(topic_partition)
+        self._ends.pop(topic_partition, None)
 
     def try_complete(self) -> bool:
-        for where, (partition, end) in list(self._ends.items()):
+        for topic_partition, (partition, end) in list(self._ends.items()):
             try:
                 if partition.has_replicated(end):
-                    self.settle(where, NONE)
+                    self.settle(topic_partition, NONE)
             except ApiError as error:
-                self.settle(where, error.code)
+                self.settle(topic_partition, error.code)
         if self._open:
             return False
         self._done(self._codes)
         return True
 
     def expire(self) -> None:
-        for where in list(self._ends):
-            self.settle(where, RequestTimedOut.code)
-        # What the group coordinator still has it answers within a time of its own.
+        for topic_partition in list(self._ends):
+            self.settle(topic_partition, RequestTimedOut.code)
+        # The group coordinator answers the rest within its own write timeout.
         self.is_done = self.try_complete()
 
-    def answered(self, where: TopicPartition, code: int) -> None:
-        """The group coordinator has answered."""
-        self.settle(where, code)
-        # While partitions are still being written to, the writer itself looks whether all is done.
+    def answered(self, topic_partition: TopicPartition, code: int) -> None:
+        """Note the response of the group coordinator."""
+        self.settle(topic_partition, code)
+        # While `write` is still running, it checks for completion itself.
         if self.is_begun:
             self.wake()
 
 
 class _Ticket:
-    """A marker that a group coordinator writes."""
+    """The ticket of a marker that a group coordinator writes."""
 
-    def __init__(self, writing: _Writing, where: TopicPartition) -> None:
-        self._writing = writing
-        self._where = where
+    def __init__(self, marker_write: _MarkerWrite, topic_partition: TopicPartition) -> None:
+        self._marker_write = marker_write
+        self._topic_partition = topic_partition
 
     def answer(self, response: Any, /) -> None:
-        self._writing.answered(self._where, NONE)
+        self._marker_write.answered(self._topic_partition, NONE)
 
     def fail(self, error: ApiError, /) -> None:
         if isinstance(error, NotCoordinator | CoordinatorLoading | CoordinatorNotAvailable):
-            error = NotLeader(error.message)  # the one that a transaction coordinator knows what to do about
-        self._writing.answered(self._where, error.code)
+            error = NotLeader(error.message)  # the error that a transaction coordinator retries
+        self._marker_write.answered(self._topic_partition, error.code)

@@ -1,4 +1,4 @@
-"""Transactions as the handlers of a broker use them: the coordinators here, and what leaders need of others."""
+"""The entry point for transactions on a broker: its coordinators, and the requests to others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ottla.replication.runtime import Runtime
 from ottla.security.settings import SecurityProvider, plaintext
 
 Settings = Callable[[str], Any]
-"""A setting of this broker as it is now, by Kafka's name, read into its type."""
+"""Returns the current value of a broker setting, parsed into its type, by Kafka's name."""
 
 
 class Transactions:
@@ -80,22 +80,22 @@ class Transactions:
 
     @property
     def is_verifying(self) -> bool:
-        """Whether producers that add partitions themselves are checked."""
+        """Whether partitions of producers that add them themselves are verified."""
         return bool(self._settings("transaction.partition.verification.enable"))
 
     @property
     def retry_ms(self) -> tuple[int, int]:
-        """After which time a transaction is asked about again that is being ended, and for how long."""
+        """The retry interval while the previous transaction is being ended, and the total time for retries."""
         settings = self._settings
         longest = min(settings("add.partitions.to.txn.retry.backoff.max.ms"), settings("request.timeout.ms"))
         return settings("add.partitions.to.txn.retry.backoff.ms"), longest
 
     def context(self) -> Context:
-        """The surroundings of a decision made now."""
+        """Return the inputs of a decision made now."""
         return self._context_at(self._now_ms())
 
     def close(self) -> None:
-        """Give up the connections to other brokers."""
+        """Close the connections to other brokers."""
         self._links.close()
 
     def _context_at(self, now_ms: int) -> Context:
@@ -113,8 +113,8 @@ class Transactions:
         )
 
     def _take_producer_id(self) -> int:
-        taken = self.producer_ids.take()
-        if taken is None:
+        producer_id = self.producer_ids.take()
+        if producer_id is None:
             self._spawn(self.producer_ids.refill())
-            raise CoordinatorLoading("no producer id is left, and the next ones are being asked for")
-        return taken
+            raise CoordinatorLoading("no producer id is available; the controller has been asked for a new block")
+        return producer_id
