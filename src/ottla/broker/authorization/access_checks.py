@@ -15,7 +15,6 @@ from typing import Any, Final, TypeVar
 
 from ottla.broker.authorization.actions import CLUSTER_NAME, Action, Operation, ResourceType, Unanswered
 from ottla.broker.requests.call import Call
-from ottla.broker.requests.endpoint import Guard
 from ottla.protocol.errors import (
     ApiError,
     ClusterAuthorizationFailed,
@@ -137,24 +136,6 @@ def run_when_decided(call: Call[Any], act: Callable[[], object]) -> None:
         act()
     except Unanswered as question:
         question.then(call, lambda: run_when_decided(call, act))
-
-
-def of_cluster(operation: Operation) -> Guard:
-    """Return a guard that requires an operation on the cluster."""
-
-    def guard(call: Call[Any], request: Any) -> None:
-        require_cluster(call, operation)
-
-    return guard
-
-
-def of_group(operation: Operation) -> Guard:
-    """Return a guard that requires an operation on the group of the request."""
-
-    def guard(call: Call[Any], request: Any) -> None:
-        require_group(call, operation, request.group_id)
-
-    return guard
 
 
 def append_denied(call: Call[Any], field: str, denied: Iterable[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Kinds of guards that are declared rather than written.
+"""Guards that are declared rather than written.
 
 A declared guard names the part of a request that it checks, the operation and the resource type that it asks about, and
 the result of a denied item. Requests that do not fit are guarded by functions.
@@ -13,6 +13,8 @@ from typing import Any
 from ottla.broker.authorization.access_checks import (
     append_denied,
     is_allowed,
+    require_cluster,
+    require_group,
     require_transactional_id,
     split_allowed,
 )
@@ -109,6 +111,24 @@ class ResultFilter:
         )
         setattr(response, self.results, visible)
         return response
+
+
+def of_cluster(operation: Operation) -> Guard:
+    """Return a guard that requires an operation on the cluster."""
+
+    def guard(call: Call[Any], request: Any) -> None:
+        require_cluster(call, operation)
+
+    return guard
+
+
+def of_group(operation: Operation) -> Guard:
+    """Return a guard that requires an operation on the group of the request."""
+
+    def guard(call: Call[Any], request: Any) -> None:
+        require_group(call, operation, request.group_id)
+
+    return guard
 
 
 def of_transactional_id(operation: Operation) -> Guard:

@@ -8,8 +8,8 @@ authorizer has no ACLs. A filter or ACL with an unknown kind closes the connecti
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final
 
-from ottla.broker.authorization.access_checks import of_cluster
 from ottla.broker.authorization.actions import CLUSTER_NAME, AclStore, Authorizer, Operation, ResourceType
+from ottla.broker.authorization.guards import of_cluster
 from ottla.broker.requests.call import Call, CloseConnection
 from ottla.broker.requests.endpoint import endpoint
 from ottla.metadata.controller.acls import UNKNOWN, matches

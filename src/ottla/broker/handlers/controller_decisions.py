@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from ottla.broker.authorization.access_checks import of_cluster
 from ottla.broker.authorization.actions import Operation
 from ottla.broker.authorization.admin_guards import (
     guard_alter_configs,
@@ -10,6 +9,7 @@ from ottla.broker.authorization.admin_guards import (
     guard_create_topics,
     guard_delete_topics,
 )
+from ottla.broker.authorization.guards import of_cluster
 from ottla.broker.handlers import controller_failures as failures
 from ottla.broker.handlers.alter_configs import alter_configs_failed
 from ottla.broker.requests.call import Call

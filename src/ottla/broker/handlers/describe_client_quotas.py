@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
-from ottla.broker.authorization.access_checks import of_cluster
 from ottla.broker.authorization.actions import Operation
+from ottla.broker.authorization.guards import of_cluster
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from ottla.broker.authorization.access_checks import of_cluster
 from ottla.broker.authorization.actions import Operation
+from ottla.broker.authorization.guards import of_cluster
 from ottla.broker.handlers.describe_configs import ConfiguredNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.authorization.access_checks import of_group
 from ottla.broker.authorization.actions import Operation
+from ottla.broker.authorization.guards import of_group
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call, Later
 from ottla.broker.requests.coordinator_calls import CallTicket, submit_to_coordinator

@@ -6,8 +6,8 @@ v0 lists subscriptions of client metrics only · v1 lists by resource type (KIP-
 from collections.abc import Iterable
 from typing import Final
 
-from ottla.broker.authorization.access_checks import of_cluster
 from ottla.broker.authorization.actions import Operation
+from ottla.broker.authorization.guards import of_cluster
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.endpoint import endpoint

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ottla.broker.authorization.access_checks import of_cluster
 from ottla.broker.authorization.actions import Operation
+from ottla.broker.authorization.guards import of_cluster
 from ottla.broker.requests.call import LATER, Call, Later
 from ottla.broker.requests.controller_node import ControllerNode
 from ottla.broker.requests.endpoint import endpoint
