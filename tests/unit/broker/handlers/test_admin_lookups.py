@@ -4,7 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.protocol.errors import RequestTimedOut, TopicDeletionDisabled
+from ottla.protocol.errors import (
+    DelegationTokenRequestNotAllowed,
+    RequestTimedOut,
+    SecurityDisabled,
+    TopicDeletionDisabled,
+    UnsupportedVersion,
+)
 from ottla.protocol.messages.records.metadata_records import (
     ClientQuotaRecord,
     ConfigRecord,
@@ -48,7 +54,7 @@ def test_config_resources_are_listed_by_type(admin: Admin) -> None:
     assert listed() == {(2, "t"), *brokers, (16, "m"), (32, "g")}
     assert listed(4, 8) == brokers
     assert listed(version=0) == {(16, "m")}
-    assert admin.ask(ListConfigResourcesRequest(resource_types=[3]), 1).error_code == 35
+    assert admin.ask(ListConfigResourcesRequest(resource_types=[3]), 1).error_code == UnsupportedVersion.code
 
 
 def quota(admin: Admin, key: str, value: float, **entity: str | None) -> None:
@@ -123,7 +129,7 @@ def test_credentials_are_described_without_secrets(admin: Admin) -> None:
 
 def test_without_an_authorizer_there_are_no_acls(admin: Admin) -> None:
     request = DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1)
-    assert admin.ask(request, 3).error_code == 54
+    assert admin.ask(request, 3).error_code == SecurityDisabled.code
     rule = AclCreation(resource_type=2, resource_name="t", principal="User:a", host="*", operation=3, permission_type=3)
     assert [each.error_code for each in admin.ask(CreateAclsRequest(creations=[rule, rule]), 3).results] == [54, 54]
     rule.operation = 0
@@ -132,7 +138,11 @@ def test_without_an_authorizer_there_are_no_acls(admin: Admin) -> None:
 
 def test_a_plaintext_listener_issues_no_tokens(admin: Admin) -> None:
     answer = admin.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
-    assert (answer.error_code, answer.principal_name, answer.max_timestamp_ms) == (64, "ANONYMOUS", -1)
+    assert (answer.error_code, answer.principal_name, answer.max_timestamp_ms) == (
+        DelegationTokenRequestNotAllowed.code,
+        "ANONYMOUS",
+        -1,
+    )
 
 
 def test_a_failure_of_the_whole_request_is_reported_for_each_item(admin: Admin) -> None:
@@ -142,8 +152,10 @@ def test_a_failure_of_the_whole_request_is_reported_for_each_item(admin: Admin) 
     assert [(each.name, each.error_code) for each in answer.topics] == [("a", 7), ("b", 7)]
     named = [TopicPartitions(topic="a", partitions=[0, 1])]
     answer = admin.ask(ElectLeadersRequest(topic_partitions=named), 2)
-    assert answer.error_code == 7
-    assert [each.error_code for each in answer.replica_election_results[0].partition_result] == [7, 7]
+    assert answer.error_code == RequestTimedOut.code
+    assert [result.error_code for result in answer.replica_election_results[0].partition_result] == [
+        RequestTimedOut.code
+    ] * 2
     assert admin.ask(ElectLeadersRequest(topic_partitions=None), 2).replica_election_results == []
 
 

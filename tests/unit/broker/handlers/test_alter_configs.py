@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.metadata.image.values import ResourceType
-from ottla.protocol.errors import NotController
+from ottla.protocol.errors import InvalidRequest, NotController, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc import alter_configs as legacy
 from ottla.protocol.messages.rpc import incremental_alter_configs as incremental
 from tests.unit.broker.handlers.admin import Admin
@@ -55,7 +55,7 @@ def test_answers_keep_the_order_of_the_request(admin: Admin) -> None:
         resource(TOPIC, "missing", ("retention.ms", SET, "5")),
         resource(LOGGER, "1", (NAME, SET, "INFO")),
     )
-    assert codes == [42, 0, 42, 3, 0]
+    assert codes == [InvalidRequest.code, 0, InvalidRequest.code, UnknownTopicOrPartition.code, 0]
     (forwarded,) = admin.asked
     assert [each.resource_name for each in forwarded.resources] == ["t", "missing"]
 

@@ -14,7 +14,7 @@ from ottla.broker.requests.dispatch import Dispatch
 from ottla.broker.requests.envelope import Enclosed
 from ottla.metadata.image.delta import Delta
 from ottla.metadata.image.image import EMPTY, Image
-from ottla.protocol.errors import ApiError, InvalidRequest, NotController
+from ottla.protocol.errors import ApiError, InconsistentClusterId, InvalidRequest, NotController, UnsupportedVersion
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.apis import BY_KEY, Listeners
 from ottla.protocol.messages.principal import DefaultPrincipal
@@ -137,7 +137,7 @@ def test_other_errors_are_for_the_client(controller: Controller) -> None:
     controller.decision = InvalidRequest("no")
     answer = controller.send(enclosed(LISTED, 0), 0).response
     assert answer.error_code == 0
-    assert decode(ListPartitionReassignmentsResponse, 0, answer.response_data[5:]).error_code == 42
+    assert decode(ListPartitionReassignmentsResponse, 0, answer.response_data[5:]).error_code == InvalidRequest.code
 
 
 def test_errors_of_items_return_inside_the_envelope(controller: Controller) -> None:
@@ -153,7 +153,7 @@ def test_the_quorum_answers_later(controller: Controller) -> None:
     ((call, request),) = controller.calls
     assert isinstance(request, VoteRequest)
     call.answer(VoteResponse(error_code=104))
-    assert exchange.response.error_code == 104
+    assert exchange.response.error_code == InconsistentClusterId.code
 
 
 def test_the_quorum_answers_inside_envelopes(controller: Controller) -> None:
@@ -165,7 +165,7 @@ def test_the_quorum_answers_inside_envelopes(controller: Controller) -> None:
 
 def test_a_node_that_does_not_lead_refuses_the_envelope_of_a_quorum_request(controller: Controller) -> None:
     exchange = controller.send(enclosed(DescribeQuorumRequest(topics=[]), 2), 0)
-    assert (exchange.response.error_code, controller.calls) == (41, [])
+    assert (exchange.response.error_code, controller.calls) == (NotController.code, [])
 
 
 def test_every_api_of_the_listener_is_served() -> None:
@@ -188,9 +188,9 @@ def test_controllers_are_described_by_their_listener(controller: Controller) -> 
 
 def test_controllers_before_registration_cannot_be_described(controller: Controller) -> None:
     controller.apply(FeatureLevelRecord(name=METADATA_VERSION, feature_level=7))
-    assert controller.send(DescribeClusterRequest(endpoint_type=2), 1).response.error_code == 35
+    assert controller.send(DescribeClusterRequest(endpoint_type=2), 1).response.error_code == UnsupportedVersion.code
 
 
 def test_errors_at_the_top_of_an_answer(controller: Controller) -> None:
     controller.decision = InvalidRequest("no")
-    assert controller.send(AlterPartitionRequest(), 3).response.error_code == 42
+    assert controller.send(AlterPartitionRequest(), 3).response.error_code == InvalidRequest.code
