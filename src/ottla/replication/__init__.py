@@ -1,4 +1,4 @@
-"""Partitions as a broker holds them: leaders and followers, in-sync replicas, purgatories, fetch sessions.
+"""The replicas of a broker: leaders and followers, in-sync replicas, fetchers, fetch sessions and the purgatory.
 
-Imports `protocol`, `config`, `storage` and `metadata`. Coordinators and request handlers stand on it.
+Imports `protocol`, `config`, `storage` and `metadata`. Coordinators and request handlers use it.
 """

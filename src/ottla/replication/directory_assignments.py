@@ -1,7 +1,7 @@
-"""Tells the controller in which directory each replica is, where it does not know or is mistaken (KIP-858).
+"""Reports to the controller the log directory of each replica, if the metadata is missing or wrong (KIP-858).
 
-Without that it would go on electing leaders whose directories have failed. Of a broker with one directory it knows by
-itself. Many replicas go in one request, one request at a time, and each until it is answered.
+Otherwise the controller would elect leaders whose directories have failed. For a broker with one directory it needs no
+report. One request reports many replicas; there is one request at a time, and each is retried until it is answered.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Send = Callable[
     [AssignReplicasToDirsRequest, Callable[[AssignReplicasToDirsResponse], None], Callable[[ApiError], None]],
     None,
 ]
-"""Takes a request to the controller; calls one of the two, later."""
+"""Sends a request to the controller, and later calls one of the two callbacks."""
 
 
 class DirectoryAssignments:
-    """What the controller has to be told."""
+    """The replicas whose directory must be reported to the controller."""
 
     def __init__(
         self,
@@ -58,45 +58,45 @@ class DirectoryAssignments:
         return len(self._waiting)
 
     def check(self, partition: Partition) -> None:
-        """Tell where a replica is, if the metadata say otherwise; one that is on the move tells so itself."""
-        if self._directory_to_tell(partition) is not None:
+        """Report the directory of a replica if the metadata differs. A move reports its replica itself."""
+        if self._directory_to_report(partition) is not None:
             self._waiting[partition.topic_id, partition.index] = partition
             if not self._is_busy:
-                self._again(0)
+                self._schedule(0)
 
-    def _directory_to_tell(self, partition: Partition) -> bytes | None:
+    def _directory_to_report(self, partition: Partition) -> bytes | None:
         directory = self._logs.directory_of(partition.topic, partition.index)
         if directory is None or partition.future is not None:
             return None
-        found = directory.meta.directory_id
-        return None if found == partition.assignment.directory_of(self._broker_id) else found
+        directory_id = directory.meta.directory_id
+        return None if directory_id == partition.assignment.directory_of(self._broker_id) else directory_id
 
-    def _again(self, delay_s: float) -> None:
+    def _schedule(self, delay_s: float) -> None:
         self._is_busy = True
-        self._call_later(delay_s, self._ask)
+        self._call_later(delay_s, self._send_request)
 
-    def _ask(self) -> None:
+    def _send_request(self) -> None:
         self._is_busy = False
-        told: dict[tuple[bytes, int], bytes] = {}
+        assignments: dict[tuple[bytes, int], bytes] = {}
         for key, partition in list(self._waiting.items())[:_IN_ONE_REQUEST]:
-            directory_id = self._directory_to_tell(partition)
+            directory_id = self._directory_to_report(partition)
             if directory_id is None:
                 del self._waiting[key]
             else:
-                told[key] = directory_id
-        if not told:
+                assignments[key] = directory_id
+        if not assignments:
             if self._waiting:
-                self._again(0)
+                self._schedule(0)
             return
         if self._broker_epoch() < 0:
-            self._again(_RETRY_S)
+            self._schedule(_RETRY_S)
             return
         self._is_busy = True
-        self._send(self._request(told), self._answered, self._failed)
+        self._send(self._request(assignments), self._on_response, self._on_failure)
 
-    def _request(self, told: dict[tuple[bytes, int], bytes]) -> AssignReplicasToDirsRequest:
+    def _request(self, assignments: dict[tuple[bytes, int], bytes]) -> AssignReplicasToDirsRequest:
         directories: dict[bytes, dict[bytes, TopicData]] = {}
-        for (topic_id, index), directory_id in told.items():
+        for (topic_id, index), directory_id in assignments.items():
             topics = directories.setdefault(directory_id, {})
             topics.setdefault(topic_id, TopicData(topic_id=topic_id)).partitions.append(
                 PartitionData(partition_index=index)
@@ -104,28 +104,30 @@ class DirectoryAssignments:
         return AssignReplicasToDirsRequest(
             broker_id=self._broker_id,
             broker_epoch=self._broker_epoch(),
-            directories=[DirectoryData(id=each, topics=list(topics.values())) for each, topics in directories.items()],
+            directories=[
+                DirectoryData(id=directory_id, topics=list(topics.values()))
+                for directory_id, topics in directories.items()
+            ],
         )
 
-    def _answered(self, answer: AssignReplicasToDirsResponse) -> None:
-        if answer.error_code != NONE:
-            self._failed(by_code(answer.error_code)("the controller refused to hear where replicas are"))
+    def _on_response(self, response: AssignReplicasToDirsResponse) -> None:
+        if response.error_code != NONE:
+            self._on_failure(by_code(response.error_code)("the controller rejected the log directories of replicas"))
             return
-        for directory in answer.directories:
+        for directory in response.directories:
             for topic in directory.topics:
-                for each in topic.partitions:
-                    partition = self._waiting.pop((topic.topic_id, each.partition_index), None)
-                    if each.error_code != NONE:
-                        # It is being deleted or reassigned, of which the metadata will tell.
-                        logger.info(
-                            "%s: the controller did not note its directory: %s", partition, name_of(each.error_code)
-                        )
-        self._again(0)
+                for result in topic.partitions:
+                    partition = self._waiting.pop((topic.topic_id, result.partition_index), None)
+                    if result.error_code != NONE:
+                        # It is being deleted or reassigned; the metadata will follow.
+                        error = name_of(result.error_code)
+                        logger.info("%s: the controller rejected its log directory: %s", partition, error)
+        self._schedule(0)
 
-    def _failed(self, error: ApiError) -> None:
+    def _on_failure(self, error: ApiError) -> None:
         if isinstance(error, UnsupportedVersion):
-            self._waiting.clear()  # a cluster of an older level does not keep track of directories
+            self._waiting.clear()  # an older metadata version does not track directories
             self._is_busy = False
             return
-        logger.info("the controller does not know yet where %d replicas are: %s", len(self._waiting), error)
-        self._again(_RETRY_S)
+        logger.info("Could not report the log directories of %d replicas, retrying: %s", len(self._waiting), error)
+        self._schedule(_RETRY_S)

@@ -171,18 +171,20 @@ class _DirectoryMove:
     def _is_wanted(self) -> bool:
         """Whether neither the partition nor its future log was deleted since."""
         name = self.partition.topic, self.partition.index
-        known = self._moves.partitions.find(*name)
-        return known is self.partition and self.directory.futures.get(name) is self.future
+        topic = self._moves.partitions.find(*name)
+        return topic is self.partition and self.directory.futures.get(name) is self.future
 
     def _copy(self) -> int:
         """Bring the future log one step nearer to the current one; returns how many bytes that took."""
         current, future, now_ms, copied = self.partition.log, self.future, self._moves.now_ms(), 0
         self._align(now_ms)
         if future.log_end_offset < current.log_end_offset:
-            found = read(current, future.log_end_offset, _STEP_BYTES, Isolation.LOG_END).records
-            if found is not None:
-                copied = found.size
-                self._append(current.environment.disk.pread(found.file.number, found.size, found.position), now_ms)
+            records = read(current, future.log_end_offset, _STEP_BYTES, Isolation.LOG_END).records
+            if records is not None:
+                copied = records.size
+                self._append(
+                    current.environment.disk.pread(records.file.number, records.size, records.position), now_ms
+                )
         future.advance_high_watermark(current.high_watermark)
         advance_log_start(future, min(current.log_start_offset, future.high_watermark))
         return copied
@@ -245,8 +247,8 @@ class _DirectoryMove:
         codes += [
             each.error_code
             for directory in answer.directories
-            for known in directory.topics
-            for each in known.partitions
+            for topic in directory.topics
+            for each in topic.partitions
         ]
         for code in codes:
             if code:

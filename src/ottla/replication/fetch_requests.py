@@ -1,4 +1,4 @@
-"""The requests of one fetcher to its leader: what a fetch session was told, and what must be told anew (KIP-227)."""
+"""The requests of one fetcher to its leader, and the follower's side of its fetch session (KIP-227)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EARLIEST = -2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchLimits:
-    """How much is fetched at a time, and how long is waited for it: `replica.fetch.*`."""
+    """The sizes and times of fetches: `replica.fetch.*`."""
 
     min_bytes: int = 1
     max_wait_ms: int = 500
@@ -28,7 +28,7 @@ class FetchLimits:
 
 
 class FetchPosition(NamedTuple):
-    """What the leader was told of a partition."""
+    """The position in a partition that a fetch sends to the leader."""
 
     leader_epoch: int
     offset: int
@@ -37,13 +37,13 @@ class FetchPosition(NamedTuple):
 
 
 def fetch_position_of(state: PartitionFetchState) -> FetchPosition:
-    """What a partition asks for now."""
+    """Return the position that a partition is fetched from next."""
     log = state.partition.log
     return FetchPosition(state.leader_epoch, log.log_end_offset, log.epochs.latest, log.log_start_offset)
 
 
 class FollowerSession:
-    """What the leader remembers of this fetcher."""
+    """The fetch session with the leader, as the leader remembers it."""
 
     def __init__(self) -> None:
         self.id = NO_SESSION
@@ -52,21 +52,21 @@ class FollowerSession:
 
     @property
     def is_new(self) -> bool:
-        """Whether the next request names everything."""
+        """Whether the next request is a full fetch."""
         return self.epoch == INITIAL_EPOCH
 
     def reset(self) -> None:
-        """Forget the session, for the leader does not know it."""
+        """Forget a session that the leader does not know."""
         self.id = NO_SESSION
         self.restart()
 
     def restart(self) -> None:
-        """Begin another session, for the leader may not have taken the last request. The next one ends this session."""
+        """Begin another session: the leader may have missed the last request. The next request ends this session."""
         self.epoch = INITIAL_EPOCH
         self.sent.clear()
 
     def on_response(self, session_id: int) -> None:
-        """The leader took the request; it gives no session if it has no room for one, or nothing to remember."""
+        """Advance the session. The leader returns no id if it has no room for a session or nothing to remember."""
         if session_id == NO_SESSION:
             self.reset()
         else:
@@ -75,7 +75,7 @@ class FollowerSession:
 
 
 class Requests:
-    """Makes requests in the name of one broker."""
+    """Builds the requests of one broker."""
 
     def __init__(self, broker_id: int, limits: FetchLimits) -> None:
         self._broker_id = broker_id
@@ -89,7 +89,7 @@ class Requests:
         session: FollowerSession | None,
         broker_epoch: int,
     ) -> FetchRequest:
-        """A fetch within a session, or one that leaves nothing behind."""
+        """Build a fetch within a session, or without one."""
         limits = self.limits
         topics: dict[bytes, FetchTopic] = {}
         for (topic_id, index), asked in wanted:
@@ -122,7 +122,7 @@ class Requests:
         )
 
     def offsets(self, asking: Iterable[PartitionFetchState]) -> ListOffsetsRequest:
-        """Where the leader's logs end or begin, for those that do not fit theirs."""
+        """Build the request for the leader's log end or log start of partitions whose offset is out of range."""
         topics: dict[str, ListOffsetsTopic] = {}
         for state in asking:
             partition = state.partition

@@ -1,8 +1,8 @@
-"""What readers watch: the partitions of a fetch, and which of them changed since the reader last looked.
+"""Watches of readers: the partitions of a fetch, and which of them changed since the last read.
 
-A partition notifies its watches of what happens to it. A watch that is notified marks itself as changed, once, in the
-set that it belongs to; a fetch then looks at the changed partitions of its set and at no others. So a fetch costs what
-changed, however many partitions its session has, and an idle partition costs nothing.
+A partition notifies its watches of changes. A notified watch marks itself as changed, once, in its set, and a fetch
+reads only the changed partitions of its set. So the cost of a fetch depends on what changed, not on the number of
+partitions in its session, and idle partitions are free.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class WatchSet:
 
     def __init__(self, replica: int, now_ms: int) -> None:
         self.replica = replica
-        """The broker that reads as a follower, or a negative number."""
+        """The id of the follower that reads, or a negative number."""
         self.used_ms = now_ms
-        """When the reader last asked."""
+        """The time of the reader's last request."""
         self.changed: list[Watch] = []
-        """The watches to look at, in the order in which they changed; each of them is here once."""
+        """The watches to read, in the order in which they changed, without duplicates."""
         self.waiting: Operation | None = None
-        """The fetch that waits for some of them to change."""
+        """The fetch that waits for changes."""
         self.woken: list[Watch] = []
-        """Watches that may let the waiting fetch complete, since it last looked."""
+        """The watches that changed since the waiting fetch last read, and may complete it."""
         self.positions = 0
-        """The last place in the order of reading."""
+        """The last position in the read order."""
 
 
 class Watch:
@@ -49,26 +49,26 @@ class Watch:
     def __init__(self, watch_set: WatchSet) -> None:
         self.watch_set = watch_set
         self.partition: Partition | None = None
-        """The partition, once it is known and for as long as it is here."""
+        """The partition, as long as it is on this broker."""
         self.is_notified = False
         """Whether the partition notifies this watch."""
         self.position = watch_set.positions = watch_set.positions + 1
-        """Its place in the order in which partitions are read."""
+        """Its position in the order in which partitions are read."""
         self.is_changed = True
         watch_set.changed.append(self)
 
     def go_last(self) -> None:
-        """Be read after all others from now on."""
+        """Move to the end of the read order."""
         self.position = self.watch_set.positions = self.watch_set.positions + 1
 
     def mark(self) -> None:
-        """Have the reader look at the partition with its next fetch."""
+        """Make the reader's next fetch read the partition."""
         if not self.is_changed:
             self.is_changed = True
             self.watch_set.changed.append(self)
 
     def wake(self, completions: Completions) -> None:
-        """Have the reader look at the partition, now if a fetch waits."""
+        """Mark the partition as changed, and wake a waiting fetch."""
         watch_set = self.watch_set
         if not self.is_changed:
             self.is_changed = True
@@ -78,14 +78,14 @@ class Watch:
             completions.add(watch_set.waiting)
 
     def hurry(self) -> None:
-        """Have the reader look at the partition, soon if a fetch waits: there is news, but nothing to read."""
+        """Mark the partition as changed, and make a waiting fetch respond soon: it has news but no records."""
         self.mark()
         waiting = self.watch_set.waiting
         if waiting is not None:
             waiting.hurry()
 
     def begin(self, partition: Partition) -> None:
-        """Be notified by a partition."""
+        """Start to be notified by a partition."""
         self.partition, self.is_notified = partition, True
         if self.watch_set.replica < 0:
             partition.consumer_watches[self] = None
@@ -93,7 +93,7 @@ class Watch:
             partition.follower_watches[self] = None
 
     def end(self) -> None:
-        """Be notified no more."""
+        """Stop being notified."""
         if self.is_notified:
             self.is_notified = False
             if self.watch_set.replica < 0:
@@ -102,5 +102,5 @@ class Watch:
                 del self.partition.follower_watches[self]  # type: ignore[union-attr]
 
     def lose_partition(self) -> None:
-        """The partition is gone from this broker: the reader looks for it elsewhere, or finds that it was deleted."""
+        """Forget a partition that left this broker. The next fetch looks it up again."""
         self.partition, self.is_notified = None, False

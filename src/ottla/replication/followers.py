@@ -1,4 +1,4 @@
-"""What a leader knows of one of its followers: how far it is, and since when it has kept up."""
+"""The leader's view of a follower: its offsets, and when it last was caught up."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ NO_OFFSET = -1
 
 
 class Follower:
-    """One follower of a partition that is led here."""
+    """One follower of a partition that this broker leads."""
 
     __slots__ = (
         "broker",
@@ -23,15 +23,15 @@ class Follower:
         self.log_end_offset = NO_OFFSET
         self.log_start_offset = NO_OFFSET
         self.broker_epoch: int | None = None
-        """Which life of its broker fetched; -1 if it did not say, None before the first fetch."""
+        """The broker epoch of its last fetch; -1 if the request had none, None before the first fetch."""
         self.caught_up_ms = 0
-        """When it last had everything that the leader had then."""
+        """When it last had everything that the leader had at that time."""
         self.fetched_ms = 0
         self.fetched_end = NO_OFFSET
-        """The leader's log end at its last fetch."""
+        """The leader's log end offset at its last fetch."""
 
     def begin(self, *, in_sync: bool, is_new_leader: bool, leader_end: int, now_ms: int) -> None:
-        """A term begins. Who is in sync is not late before it had time to fetch; others do not count until they do."""
+        """Begin a leader's term. A replica in the ISR has time to fetch; others do not count until they fetch."""
         self.caught_up_ms = now_ms if in_sync else 0
         if is_new_leader:
             self.log_end_offset = self.log_start_offset = self.fetched_end = NO_OFFSET
@@ -42,21 +42,21 @@ class Follower:
             self.fetched_ms = now_ms if in_sync else 0
 
     def fetched(self, offset: int, log_start_offset: int, *, leader_end: int, broker_epoch: int, now_ms: int) -> None:
-        """It asks for an offset, and so has everything before it."""
+        """Record a fetch: the follower has everything before the offset."""
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.fetched_end:
-            # It has what was there at its fetch before: with many small appends it would never have more.
+            # It has what the leader had at the previous fetch. With many small appends it would never have more.
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         self.fetched_ms, self.fetched_end = now_ms, max(leader_end, self.fetched_end)
         self.log_end_offset, self.log_start_offset = offset, log_start_offset
         self.broker_epoch = broker_epoch
 
     def on_caught_up(self, at_ms: int) -> None:
-        """It had everything at its last fetch, which was then, and which nobody looked at for that reason."""
+        """Record that it had everything at its last fetch, which for that reason did not read this partition."""
         self.caught_up_ms = max(self.caught_up_ms, at_ms)
         self.fetched_ms = max(self.fetched_ms, at_ms)
 
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether it has everything, or had everything not long ago."""
+        """Return whether it has everything, or had everything within the allowed lag."""
         return self.log_end_offset == leader_end or now_ms - self.caught_up_ms <= max_lag_ms

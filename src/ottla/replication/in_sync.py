@@ -1,8 +1,8 @@
-"""Who is in sync with a leader: what is proposed to the controller, and whom it would take.
+"""The rules of the ISR: what a leader proposes to the controller, and what the controller would accept.
 
-A follower joins when it has everything up to the high watermark and to the beginning of the leader's term, and its
-broker is in service in the life in which it fetched (KIP-841, KIP-903). It leaves when it had not everything for
-`replica.lag.time.max.ms`. The controller alone decides; until it has, both the old and the proposed replicas count.
+A follower joins the ISR when it has everything up to the high watermark and to the start of the leader's epoch, and its
+broker is active with the broker epoch with which it fetched (KIP-841, KIP-903). It leaves the ISR when it has not been
+caught up for `replica.lag.time.max.ms`. Only the controller decides; until then both old and proposed replicas count.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OUTDATED = (
 
 
 class Proposal:
-    """An ISR that the controller was asked for, and has not answered yet. Known by identity."""
+    """A proposed ISR that the controller has not decided yet. Compared by identity."""
 
     __slots__ = ("isr", "leader_epoch", "partition_epoch")
 
@@ -54,7 +54,7 @@ class Proposal:
 
 
 class InSyncRules:
-    """What the partitions of a broker need to judge their followers."""
+    """What the partitions of a broker use to judge their followers."""
 
     def __init__(
         self,
@@ -64,19 +64,19 @@ class InSyncRules:
         propose: Callable[[Partition, Proposal], None] | None = None,
     ) -> None:
         self.image = Image()
-        """The cluster as this broker knows it."""
+        """The newest metadata image of this broker."""
         self.now_ms = now_ms
         self.max_lag_ms = max_lag_ms
         self.propose = propose
-        """Hands a proposal on; None where nobody decides on it."""
+        """Sends a proposal to the controller; None if there is no controller."""
 
     def is_stale(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a broker that is in service fetched in an earlier life."""
+        """Return whether an active broker fetched with an older broker epoch."""
         broker = self.image.brokers.get(broker_id)
         return broker_epoch != -1 and broker is not None and not broker.fenced and broker.epoch > broker_epoch
 
     def is_eligible(self, broker_id: int, broker_epoch: int | None) -> bool:
-        """Whether the controller would take a follower into the ISR, by what is known here of its broker."""
+        """Return whether the controller would accept a follower in the ISR, judging by this broker's image."""
         broker = self.image.brokers.get(broker_id)
         if broker is None or broker.fenced or broker.in_controlled_shutdown:
             return False
@@ -84,10 +84,10 @@ class InSyncRules:
 
 
 def is_refused(error: ApiError) -> bool:
-    """Whether things are as they were before the proposal; the next fetch may lead to another one."""
+    """Return whether the controller rejected a proposal. The next fetch may lead to another one."""
     return isinstance(error, _REFUSED)
 
 
 def is_outdated(error: ApiError) -> bool:
-    """Whether newer metadata are on their way that settle the matter. What else goes wrong is tried again."""
+    """Return whether newer metadata is on its way and replaces the proposal. Other errors are retried."""
     return isinstance(error, _OUTDATED)

@@ -1,7 +1,7 @@
-"""Proposals of this broker's leaders to the controller (AlterPartition): many in one request, one request at a time.
+"""The ISR changes that this broker's leaders propose to the controller (AlterPartition), one request at a time.
 
-A request is tried until it is answered, for as long as it has a proposal that its partition still stands by. What the
-controller answers is the partition's to judge; some of it means that it is asked again.
+A request has many proposals. It is retried until it is answered, as long as a partition still has its proposal. The
+partition handles the answer, and decides whether to send the proposal again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ Send = Callable[
     [AlterPartitionRequest, Callable[[AlterPartitionResponse], None], Callable[[ApiError], None]],
     None,
 ]
-"""Takes a request to the controller; calls one of the two, later."""
+"""Sends a request to the controller, and later calls one of the two callbacks."""
 
 
 class IsrChanges:
-    """What the controller is to decide on."""
+    """The proposals that the controller has not decided yet."""
 
     def __init__(
         self,
@@ -52,23 +52,23 @@ class IsrChanges:
         self._completions = completions
         self._waiting: dict[tuple[bytes, int], tuple[Partition, Proposal]] = {}
         self._is_busy = False
-        """Whether a request is under way, or the next one is due."""
+        """Whether a request is in flight or scheduled."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def submit(self, partition: Partition, proposal: Proposal) -> None:
-        """Let the controller decide on a proposal; it replaces one of an earlier term."""
+        """Send a proposal to the controller. It replaces one of an earlier term."""
         self._waiting[partition.topic_id, partition.index] = partition, proposal
         if not self._is_busy:
-            # Not before this step is over: others may have something to propose in it.
-            self._again(0)
+            # After this step of the event loop, in which other partitions may have proposals too.
+            self._schedule(0)
 
-    def _again(self, delay_s: float) -> None:
+    def _schedule(self, delay_s: float) -> None:
         self._is_busy = True
-        self._call_later(delay_s, self._ask)
+        self._call_later(delay_s, self._send_request)
 
-    def _ask(self) -> None:
+    def _send_request(self) -> None:
         self._is_busy = False
         under_way = [
             (partition, proposal)
@@ -81,8 +81,8 @@ class IsrChanges:
         self._is_busy = True
         self._send(
             self._request(under_way),
-            lambda answer: self._answered(under_way, answer),
-            self._failed,
+            lambda response: self._on_response(under_way, response),
+            self._on_failure,
         )
 
     def _request(self, under_way: Sequence[tuple[Partition, Proposal]]) -> AlterPartitionRequest:
@@ -102,43 +102,45 @@ class IsrChanges:
         )
 
     def _member(self, partition: Partition, broker: int) -> BrokerState:
-        """A member in the life in which it fetched; -1 where that is not known."""
+        """Return an ISR member with the broker epoch of its last fetch; -1 if that is unknown."""
         if broker == self._broker_id:
             return BrokerState(broker_id=broker, broker_epoch=self._broker_epoch())
         follower = partition.followers.get(broker)
         epoch = None if follower is None else follower.broker_epoch
         return BrokerState(broker_id=broker, broker_epoch=-1 if epoch is None else epoch)
 
-    def _answered(self, under_way: Sequence[tuple[Partition, Proposal]], answer: AlterPartitionResponse) -> None:
-        if answer.error_code != NONE:
-            self._failed(by_code(answer.error_code)("the controller refused changes of ISRs"))
+    def _on_response(self, under_way: Sequence[tuple[Partition, Proposal]], response: AlterPartitionResponse) -> None:
+        if response.error_code != NONE:
+            self._on_failure(by_code(response.error_code)("the controller rejected the ISR changes"))
             return
-        answers = {(topic.topic_id, each.partition_index): each for topic in answer.topics for each in topic.partitions}
-        again = False
+        answers = {
+            (topic.topic_id, answer.partition_index): answer for topic in response.topics for answer in topic.partitions
+        }
+        retries = False
         for partition, proposal in under_way:
-            again |= self._settle(partition, proposal, answers.get((partition.topic_id, partition.index)))
+            retries |= self._settle(partition, proposal, answers.get((partition.topic_id, partition.index)))
         self._completions.run()
-        self._again(_RETRY_S if again else 0)
+        self._schedule(_RETRY_S if retries else 0)
 
     def _settle(self, partition: Partition, proposal: Proposal, answer: ResponsePartitionData | None) -> bool:
-        """Tell a partition what became of its proposal; whether it is proposed again."""
+        """Pass the answer to its partition; return whether the proposal is sent again."""
         key = partition.topic_id, partition.index
         error: ApiError | None = None
         if answer is None:
-            error = UnknownServerError("the controller left a partition out of its answer")
+            error = UnknownServerError("the controller's response lacks the partition")
         elif answer.error_code != NONE:
-            error = by_code(answer.error_code)("the controller refused a change of the ISR")
+            error = by_code(answer.error_code)("the controller rejected the ISR change")
         if error is not None and partition.on_isr_refused(proposal, error):
-            logger.warning("%s: %r was not decided on, and is proposed again: %s", partition, proposal, error)
+            logger.warning("%s: %r failed, retrying: %s", partition, proposal, error)
             return True
         if error is not None:
-            logger.info("%s: the controller refused %r: %s", partition, proposal, error)
+            logger.info("%s: %r was rejected: %s", partition, proposal, error)
         if self._waiting.get(key) == (partition, proposal):
             del self._waiting[key]
         if error is None and answer is not None:
             partition.on_isr_decided(proposal, answer)
         return False
 
-    def _failed(self, error: ApiError) -> None:
-        logger.info("%d changes of ISRs are not decided on yet: %s", len(self._waiting), error)
-        self._again(_RETRY_S)
+    def _on_failure(self, error: ApiError) -> None:
+        logger.info("%d ISR changes are undecided, retrying: %s", len(self._waiting), error)
+        self._schedule(_RETRY_S)

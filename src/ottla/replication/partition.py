@@ -1,11 +1,11 @@
-"""One partition as this broker holds it: as its leader, or as a follower.
+"""One replica of a partition on this broker: the leader, or a follower.
 
-A leader appends, and lets consumers see what all in-sync replicas have: the high watermark. It is the least log end of
-the in-sync replicas, and of those that were proposed to become so: they count from the moment of the proposal, because
-the controller may have accepted it already. Followers that have all but caught up hold it back too, so that they can
-join; and with too few replicas in sync it does not rise at all (KIP-966).
+Consumers read up to the leader's high watermark, which all in-sync replicas have reached. It is the smallest log end
+offset of the in-sync replicas and of the replicas that were proposed for the ISR. Proposed replicas count from the
+proposal on, because the controller may have accepted it already. Followers that have nearly caught up hold it back too,
+so that they can join the ISR. With too few replicas in sync it does not rise at all (KIP-966).
 
-Everything runs in the event loop's thread, so that a check and what follows from it are one step.
+Everything runs in the event loop's thread, so that a check and the action after it are one step.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class Diverging(NamedTuple):
-    """Where a follower's log and this one part: the largest common epoch and its end here."""
+    """The point where a follower's log diverges: the largest common epoch and its end offset here."""
 
     epoch: int
     end_offset: int
@@ -93,35 +93,35 @@ class Partition:
         self.index = index
         self.take_log(log)
         self.future: PartitionLog | None = None
-        """In another directory, where the partition is being moved to."""
+        """The log in the directory that the replica is being moved to."""
         self.assignment = assignment
-        """What the controller last said, in the metadata or in answer to a proposal."""
+        """The newest assignment from the controller, from the metadata or the answer to a proposal."""
         self.is_leader = False
         self.leader_epoch = NO_EPOCH
         self.epoch_start_offset = NO_OFFSET
-        """The log's end when this leader began: below it are promises of its predecessors."""
+        """The log end offset when this leader's term began. Earlier leaders may have committed records below it."""
         self.followers: dict[int, Follower] = {}
         self.proposal: Proposal | None = None
-        """Sent to the controller and not settled yet."""
+        """The ISR change that the controller has not decided yet."""
         self.waiting_produces = WaitingList()
         self._waiting_deletes: WaitingList | None = None
         self.consumer_watches: dict[Watch, None] = {}
-        """Consumers and share groups, for the high watermark."""
+        """Watches of consumers and share groups, for the high watermark."""
         self.follower_watches: dict[Watch, None] = {}
-        """Fetches of followers, for the log's end."""
+        """Watches of followers, for the log end."""
         self.on_start_moved: Callable[[Partition], None] | None = None
-        """Called by a follower when its log begins later, for its leader is to know that."""
+        """Called on a follower when its log start rises, to report it to the leader."""
 
     def __repr__(self) -> str:
         return f"Partition({self.topic}-{self.index}, epoch {self.leader_epoch}{', leader' if self.is_leader else ''})"
 
     @property
     def isr(self) -> tuple[int, ...]:
-        """The replicas that the controller holds to be in sync."""
+        """The in-sync replicas as decided by the controller."""
         return self.assignment.isr
 
     def take_log(self, log: PartitionLog) -> None:
-        """Use a log from now on."""
+        """Use another log from now on."""
         self.log = log
         log.on_start_moved = self._log_start_moved
 
@@ -130,7 +130,7 @@ class Partition:
         is_new_leader = not self.is_leader
         is_new_term = is_new_leader or assignment.leader_epoch > self.leader_epoch
         if self._is_outdated(assignment):
-            # The answer to a proposal may be ahead of the metadata, but only within the leader's term.
+            # The answer to a proposal may be newer than the metadata, but only within the leader's term.
             return not is_new_leader and assignment.leader_epoch == self.leader_epoch
         if is_new_term or assignment.partition_epoch > self.assignment.partition_epoch:
             self.proposal = None
@@ -163,18 +163,18 @@ class Partition:
         return True
 
     def _is_outdated(self, assignment: Assignment) -> bool:
-        """Whether an assignment is older than the one in force: leader epochs rise, and within one partition epochs."""
+        """Return whether an assignment is older than the current one, by leader epoch and then partition epoch."""
         if assignment.leader_epoch != self.leader_epoch:
             return assignment.leader_epoch < self.leader_epoch
         return assignment.partition_epoch < self.assignment.partition_epoch
 
     def check_epoch(self, leader_epoch: int) -> None:
-        """Raise unless the client's leader epoch is this one, or NO_EPOCH. Other negative epochs are outdated."""
+        """Raise unless the client's leader epoch is the current one, or NO_EPOCH. Other negative epochs are fenced."""
         if leader_epoch == self.leader_epoch or leader_epoch == NO_EPOCH:
             return
         if leader_epoch < self.leader_epoch:
-            raise FencedLeaderEpoch(f"{self} was asked with epoch {leader_epoch}")
-        raise UnknownLeaderEpoch(f"{self} was asked with epoch {leader_epoch}")
+            raise FencedLeaderEpoch(f"{self}: the request has the older leader epoch {leader_epoch}")
+        raise UnknownLeaderEpoch(f"{self}: the request has the newer leader epoch {leader_epoch}")
 
     def check_leader(self, leader_epoch: int = NO_EPOCH) -> None:
         """Raise unless this broker leads the partition at the epoch."""
@@ -186,7 +186,7 @@ class Partition:
     def append(
         self, data: Data, *, acks: int, now_ms: int, origin: Origin = Origin.CLIENT, is_validated: bool = False
     ) -> Appended:
-        """Append a batch as the leader; consumers see it when the in-sync replicas have it."""
+        """Append a batch as the leader. Consumers see it once the in-sync replicas have it."""
         self._check_appendable(acks)
         appended = self.log.append(
             data, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin, is_validated=is_validated
@@ -196,7 +196,7 @@ class Partition:
         return appended
 
     def append_unless_heavy(self, data: Data, acks: int, now_ms: int) -> Appended:
-        """Append a producer's batch, in fewer steps; TooHeavy if it would hold up an event loop."""
+        """Append a producer's batch like `append`, but raise TooHeavy if validating it would hold up the event loop."""
         if not self.is_leader or acks == -1:
             self._check_appendable(acks)
         appended = self.log.append_unless_heavy(data, self.leader_epoch, now_ms)
@@ -205,17 +205,17 @@ class Partition:
         return appended
 
     def _check_appendable(self, acks: int) -> None:
-        """Raise unless a batch may be appended here, and as many replicas are in sync as a producer asks for."""
+        """Raise unless this replica is the leader and, for `acks=all`, has enough in-sync replicas."""
         if not self.is_leader:
             raise NotLeader(f"{self} is not the leader")
         if acks == -1 and self.is_under_min_isr:
             raise NotEnoughReplicas(
-                f"{self.topic}-{self.index} has {len(self.assignment.isr)} replicas in sync, "
-                f"{self.log.settings.min_insync_replicas} are needed"
+                f"{self.topic}-{self.index} has {len(self.assignment.isr)} in-sync replicas, "
+                f"but min.insync.replicas is {self.log.settings.min_insync_replicas}"
             )
 
     def append_marker(self, marker: Marker, now_ms: int) -> Appended:
-        """End a producer's transaction here, as the leader."""
+        """Append the end of a producer's transaction as the leader."""
         self.check_leader()
         appended = self.log.append_marker(
             producer_id=marker.producer_id,
@@ -230,23 +230,23 @@ class Partition:
         return appended
 
     def on_appended(self) -> None:
-        """The log has grown: the high watermark may rise, and followers may fetch."""
+        """Wake followers and raise the high watermark after the log has grown."""
         if self.follower_watches:
             for watch in self.follower_watches:
                 if not watch.is_changed and (follower := self.followers.get(watch.watch_set.replica)) is not None:
-                    # Fetches of its session did not look here, for the follower had everything until now.
+                    # The session's fetches did not read this partition, because the follower had everything.
                     follower.on_caught_up(watch.watch_set.used_ms)
                 watch.wake(self.completions)
         self._advance_high_watermark()
 
     def has_replicated(self, offset: int) -> bool:
-        """Whether a produce that waits for all can be answered; raises if it cannot be promised any more."""
+        """Return whether an `acks=all` produce is committed. Raise if this broker can no longer guarantee it."""
         self.check_leader()
         if self.log.high_watermark < offset:
             return False
         needed = min(self.log.settings.min_insync_replicas, len(self.assignment.replicas))
         if len(self.maximal_isr) < needed:
-            raise NotEnoughReplicasAfterAppend(f"{self.topic}-{self.index} has less than {needed} replicas in sync")
+            raise NotEnoughReplicasAfterAppend(f"{self.topic}-{self.index} has fewer than {needed} in-sync replicas")
         return True
 
     def read(
@@ -260,8 +260,10 @@ class Partition:
         from_leader_only: bool = True,
         whole_first: bool = True,
     ) -> Fetched | Diverging:
-        """Read for a consumer or a follower; Diverging if its log is not a prefix of this one. A negative leader epoch
-        is none: so Fetch takes it, unlike ListOffsets and OffsetForLeaderEpoch."""
+        """Read for a consumer or a follower. Return Diverging if its log is not a prefix of this one.
+
+        A negative leader epoch means none, as in Kafka's Fetch, but not in ListOffsets and OffsetForLeaderEpoch.
+        """
         if leader_epoch >= 0 and leader_epoch != self.leader_epoch:
             self.check_epoch(leader_epoch)
         if from_leader_only and not self.is_leader:
@@ -271,10 +273,10 @@ class Partition:
             epoch, end_offset = log.epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
             if epoch < 0 or end_offset < 0:
                 raise OffsetOutOfRange(
-                    f"{self} knows no epoch {last_fetched_epoch}, which was fetched up to offset {offset}"
+                    f"{self} does not know epoch {last_fetched_epoch}, which was fetched up to offset {offset}"
                 )
             if offset < log.log_start_offset:
-                raise OffsetOutOfRange(f"{self} begins at {log.log_start_offset}, and {offset} was asked for")
+                raise OffsetOutOfRange(f"{self}: offset {offset} is before the log start, {log.log_start_offset}")
             if epoch < last_fetched_epoch or end_offset < offset:
                 return Diverging(epoch, end_offset)
         return read(log, offset, max_bytes, isolation, whole_first=whole_first)
@@ -289,12 +291,12 @@ class Partition:
         last_fetched_epoch: int,
         whole_first: bool,
     ) -> Fetched | Diverging:
-        """Read for a follower; what it tells of itself is another step."""
+        """Read for a follower. `on_follower_fetch` records its progress separately."""
         self.check_leader(leader_epoch if leader_epoch >= 0 else NO_EPOCH)
         if replica not in self.followers:
-            # Its metadata may be ahead of this leader's: with an epoch it can tell, and tries again.
-            why = f"{self} has no replica on broker {replica}"
-            raise NotLeader(why) if leader_epoch < 0 else UnknownLeaderEpoch(why)
+            # Its metadata may be newer than this leader's. With an epoch it recognizes that and retries.
+            message = f"{self} has no replica on broker {replica}"
+            raise NotLeader(message) if leader_epoch < 0 else UnknownLeaderEpoch(message)
         return self.read(
             offset,
             max_bytes,
@@ -306,12 +308,15 @@ class Partition:
     def on_follower_fetch(
         self, replica: int, offset: int, log_start_offset: int, now_ms: int, *, broker_epoch: int = -1
     ) -> None:
-        """A follower asks for an offset, and so has everything before it. Told once for each of its requests."""
+        """Record that a follower has everything before the offset that it fetches.
+
+        Called once for each request: a waiting fetch that reads again when it is woken has no news of the follower.
+        """
         follower = self.followers.get(replica)
         if follower is None:
             raise NotLeader(f"{self} has no replica on broker {replica}")
         if self.rules.is_stale(replica, broker_epoch):
-            raise NotLeader(f"{self} was fetched by broker {replica} in an earlier life, of epoch {broker_epoch}")
+            raise NotLeader(f"{self}: broker {replica} fetched with the stale broker epoch {broker_epoch}")
         old_end, old_start = follower.log_end_offset, follower.log_start_offset
         follower.fetched(
             offset, log_start_offset, leader_end=self.log.log_end_offset, broker_epoch=broker_epoch, now_ms=now_ms
@@ -322,11 +327,11 @@ class Partition:
         if log_start_offset != old_start:
             self.wake_deletes()
 
-    # -- who is in sync --
+    # -- in-sync replicas --
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """The replicas that must have a batch before it is committed: those in sync, and those proposed to be."""
+        """The replicas that must have a batch before it is committed: the ISR and the proposed ISR."""
         proposal = self.proposal
         if proposal is None:
             return self.assignment.isr
@@ -334,12 +339,12 @@ class Partition:
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether fewer replicas are in sync than `min.insync.replicas`, or than all if there are not even so many."""
+        """Whether the ISR is smaller than `min.insync.replicas` and does not include all replicas."""
         in_sync = len(self.assignment.isr)
         return in_sync < self.log.settings.min_insync_replicas and in_sync < len(self.assignment.replicas)
 
     def maybe_expand(self, replica: int) -> None:
-        """Propose a follower for the ISR if it has caught up."""
+        """Propose to add a follower to the ISR if it has caught up."""
         if self.proposal is not None or replica in self.assignment.isr:
             return
         follower = self.followers[replica]
@@ -350,7 +355,7 @@ class Partition:
             self._propose((*self.assignment.isr, replica))
 
     def maybe_shrink(self, now_ms: int) -> None:
-        """Propose an ISR without those that lag behind for too long."""
+        """Propose to remove the replicas from the ISR that have lagged for too long."""
         if not self.is_leader or self.proposal is not None or len(self.assignment.isr) < 2:
             return
         end, max_lag_ms = self.log.log_end_offset, self.rules.max_lag_ms
@@ -360,11 +365,11 @@ class Partition:
             if replica != self.broker_id and not self.followers[replica].is_caught_up(end, now_ms, max_lag_ms)
         ]
         if late:
-            logger.info("%s: brokers %s are not in sync with offset %d any more", self, late, end)
+            logger.info("Shrinking the ISR of %s: brokers %s lag behind offset %d", self, late, end)
             self._propose(tuple(replica for replica in self.assignment.isr if replica not in late))
 
     def on_isr_decided(self, proposal: Proposal, answer: ResponsePartitionData) -> None:
-        """The controller took a proposal, unless this partition has gone on since."""
+        """Apply a proposal that the controller accepted, unless the partition has changed since."""
         if self.proposal is not proposal or answer.leader_epoch != self.leader_epoch:
             return
         if answer.partition_epoch >= self.assignment.partition_epoch:
@@ -374,11 +379,11 @@ class Partition:
                 partition_epoch=answer.partition_epoch,
                 leader_recovery=answer.leader_recovery_state,
             )
-            logger.info("%s: in sync are now %s", self, answer.isr)
+            logger.info("ISR of %s is now %s", self, answer.isr)
             self._advance_high_watermark()
 
     def on_isr_refused(self, proposal: Proposal, error: ApiError) -> bool:
-        """The controller did not take a proposal; whether it is to be asked again."""
+        """Handle a rejected proposal; return whether to send it again."""
         if self.proposal is not proposal or is_outdated(error):
             return False
         if is_refused(error):
@@ -392,28 +397,28 @@ class Partition:
             self.rules.propose(self, self.proposal)
 
     def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
-        """Where the logs of all replicas begin whose brokers are alive, at the least: what DeleteRecords waits for."""
+        """Return the smallest log start offset of all live replicas, which DeleteRecords waits for."""
         starts = [follower.log_start_offset for broker, follower in self.followers.items() if is_alive(broker)]
         if self.future is not None:
             starts.append(self.future.log_start_offset)
         return min([self.log.log_start_offset, *starts])
 
     def delete_records(self, offset: int) -> int:
-        """Let the log begin at an offset, -1 for the high watermark; returns where it begins."""
+        """Raise the log start to an offset, or to the high watermark for -1; return the new log start."""
         self.check_leader()
         target = self.log.high_watermark if offset == -1 else offset
         if target < 0 or target > self.log.high_watermark:
-            raise OffsetOutOfRange(f"offset {offset} lies beyond the high watermark {self.log.high_watermark}")
+            raise OffsetOutOfRange(f"offset {offset} is not within 0 and the high watermark, {self.log.high_watermark}")
         advance_log_start(self.log, target)
         return target
 
     def check_readable(self, isolation: Isolation) -> None:
-        """Raise if a new leader cannot yet tell where its predecessors' promises end."""
+        """Raise if a new leader's high watermark may still be behind its predecessor's."""
         if isolation is not Isolation.LOG_END and self.log.high_watermark < self.epoch_start_offset:
-            raise OffsetNotAvailable(f"{self} has not caught up with its high watermark since it began to lead")
+            raise OffsetNotAvailable(f"{self}: the new leader's high watermark has not reached the start of its epoch")
 
     def _advance_high_watermark(self) -> None:
-        """Raise the high watermark to what all in-sync replicas have."""
+        """Raise the high watermark to the offset that all in-sync replicas have."""
         log = self.log
         if not log.advance_high_watermark(self._replicated_end() if self.followers else log.log_end_offset):
             return
@@ -425,7 +430,7 @@ class Partition:
             watch.hurry()
 
     def _replicated_end(self) -> int:
-        """The end of what all have who count; -1 where nothing may be committed."""
+        """Return the log end offset that all counted replicas have; -1 if nothing may be committed."""
         if self.is_under_min_isr:
             return NO_OFFSET
         leader_end = end = self.log.log_end_offset
@@ -436,19 +441,19 @@ class Partition:
         return end
 
     def _is_joining(self, follower: Follower, leader_end: int) -> bool:
-        """Whether a follower is so close that it is waited for: else the high watermark would always be ahead of it."""
+        """Return whether the high watermark waits for a follower that has nearly caught up, so that it can join."""
         rules = self.rules
         return follower.is_caught_up(leader_end, rules.now_ms(), rules.max_lag_ms) and rules.is_eligible(
             follower.broker, follower.broker_epoch
         )
 
     def wake_consumers(self) -> None:
-        """Have consumers look again, for the high watermark of this follower has risen."""
+        """Wake consumers after this follower's high watermark has risen."""
         for watch in self.consumer_watches:
             watch.wake(self.completions)
 
     def mark_watches(self) -> None:
-        """Have all readers look at the partition with their next fetch."""
+        """Make all readers read this partition with their next fetch."""
         for watches in (self.consumer_watches, self.follower_watches):
             for watch in watches:
                 watch.mark()
@@ -459,7 +464,7 @@ class Partition:
             self.on_start_moved(self)
 
     def wake_all(self) -> None:
-        """Let all requests that wait for this partition look again."""
+        """Wake all requests that wait for this partition."""
         if self.waiting_produces.operations:
             self.completions.add(self.waiting_produces)
         self.wake_deletes()
@@ -469,18 +474,18 @@ class Partition:
 
     @property
     def waiting_deletes(self) -> WaitingList:
-        """The requests that wait for replicas to delete records; most partitions never have one."""
+        """The DeleteRecords requests that wait for replicas. Created on first use: most partitions never have one."""
         if self._waiting_deletes is None:
             self._waiting_deletes = WaitingList()
         return self._waiting_deletes
 
     def wake_deletes(self) -> None:
-        """Let the requests that wait for replicas to delete records look again."""
+        """Wake the DeleteRecords requests that wait for replicas."""
         if self._waiting_deletes is not None and self._waiting_deletes.operations:
             self.completions.add(self._waiting_deletes)
 
     def end_watches(self) -> None:
-        """The partition leaves this broker: readers look for it elsewhere, or find that it is gone."""
+        """End all watches because the partition leaves this broker. Readers get an error with their next fetch."""
         for watches in (self.consumer_watches, self.follower_watches):
             for watch in watches:
                 watch.lose_partition()

@@ -1,11 +1,11 @@
-"""All partitions of which this broker holds a replica, following what the cluster's metadata say.
+"""All replicas of this broker, kept up to date with the cluster metadata.
 
-`apply` takes the differences between two images and makes this broker act on them: logs are made and deleted,
-partitions begin to lead or to follow, settings change. It is called with every new image, after the image itself was
-put in place, so that a request never meets a leader that the metadata do not know.
+`apply` acts on the changes between two images: it creates and deletes logs, makes partitions lead or follow, and
+changes settings. It is called with every new image, after the image itself was replaced, so that no request meets a
+leader that the metadata does not have.
 
-Where many partitions are new, they are only planned: they are made some at a time once others had their turn, whoever
-asked for them among these, or before by whoever first needs one.
+If many partitions are new, they are only planned. They are created in groups, so that the event loop can serve requests
+in between, or earlier on first use.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ logger = logging.getLogger(__name__)
 SettingsOf = Callable[[Image, str], LogSettings]
 
 _AT_ONCE = 100
-"""So many new partitions are made in one go, which takes two milliseconds."""
+"""How many new partitions are created together, which takes two milliseconds."""
 _SOON_S = 0.01
-"""Until the rest is gone on with: by then whoever asked for it has an answer."""
+"""The delay before planned partitions are created. By then, the request that created the topics has its response."""
 
 
 class Fetching(Protocol):
-    """Whoever fetches for the partitions that follow."""
+    """Fetches for the partitions that are followers."""
 
     def follow(self, partition: Partition) -> None:
-        """Fetch from the leader that the partition has now, if it has one."""
+        """Fetch from the partition's current leader, if it has one."""
         ...
 
     def leave(self, partition: Partition) -> None:
-        """Do not fetch any more."""
+        """Stop fetching a partition."""
         ...
 
     def settle(self) -> None:
-        """All changes of an image have been told."""
+        """Finish after all changes of an image were applied."""
         ...
 
 
@@ -70,28 +70,28 @@ class Partitions:
         self.logs = logs
         self.rules = rules or InSyncRules(now_ms=runtime.now_ms)
         self.fetching: Fetching | None = None
-        """Put in when the broker can fetch; None for a broker without followers."""
+        """Set once the broker can fetch; None for a broker without followers."""
         self.on_placed: Callable[[Partition], None] | None = None
-        """Told of replicas that are new here, or elsewhere by what the metadata say."""
+        """Called for replicas that are new here, or whose log directory changed in the metadata."""
         self.call_later: CallLater | None = None
-        """The event loop's; without it all new partitions are made at once."""
+        """The event loop's method. Without it all new partitions are created immediately."""
         self.image = Image()
         self.stale_assignments = 0
-        """Assignments that were refused, because they were older than those in force."""
+        """Assignments that were rejected because they were older than the current ones."""
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self._completions = runtime.completions
         self._settings_of = settings_of
         self._now_ms = runtime.now_ms
         self._planned: dict[tuple[str, int], PartitionChange] = {}
-        """New partitions to lead that are not made yet."""
+        """New partitions to lead that are not created yet."""
 
     def __iter__(self) -> Iterator[Partition]:
         for partitions in self.by_name.values():
             yield from partitions.values()
 
     def get(self, topic: str, index: int) -> Partition:
-        """The replica here; raises what a client is to be told if there is none."""
+        """Return the replica here, or raise the error for the client."""
         partitions = self.by_name.get(topic)
         partition = partitions.get(index) if partitions is not None else None
         if partition is None:
@@ -101,7 +101,7 @@ class Partitions:
         return partition
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """The replica here of a topic known by its id; raises what a client is to be told if there is none."""
+        """Return the replica here by topic id, or raise the error for the client."""
         partitions = self.by_id.get(topic_id)
         partition = partitions.get(index) if partitions is not None else None
         if partition is None:
@@ -114,15 +114,15 @@ class Partitions:
         return partition
 
     def has(self, topic: str, index: int) -> bool:
-        """Whether the replica is here, with its log."""
+        """Return whether the replica is here and has its log."""
         return index in self.by_name.get(topic, {})
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """The replica here, if there is one."""
+        """Return the replica here, or None."""
         return self.by_name.get(topic, {}).get(index) or self._create_planned(topic, index)
 
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
-        """The replica here of a topic known by its id, if there is one."""
+        """Return the replica here by topic id, or None."""
         partition = self.by_id.get(topic_id, {}).get(index)
         if partition is None and self._planned:
             topic = self.image.topics_by_id.get(topic_id)
@@ -130,12 +130,12 @@ class Partitions:
         return partition
 
     def apply(self, changes: Changes) -> None:
-        """Act on what changed."""
+        """Apply the changes of a new image."""
         self.image = self.rules.image = changes.new
         mine = changes.for_broker(self.broker_id)
         for change in mine.deleted:
             self._guard(change, self._remove)
-        if self._planned:  # what changes must be there
+        if self._planned:  # a partition that changes must exist
             for change in (*mine.leading, *mine.following):
                 self._create_planned(change.topic.name, change.number)
         for change in self._unplanned(mine.leading):
@@ -143,7 +143,7 @@ class Partitions:
         for change in mine.following:
             self._guard(change, self._follow)
         for change in mine.moved:
-            if change.topic.name in self.by_name:  # else it is only planned
+            if change.topic.name in self.by_name:  # otherwise it is only planned
                 self._report_placed(change)
         for resource in {change.key for change in changes.configs}:
             self._reconfigure(resource.type, resource.name)
@@ -155,9 +155,10 @@ class Partitions:
         self._completions.run()
 
     def mark_stray_logs(self, image: Image) -> None:
-        """Take logs out of service that this broker has and should not: their topics were deleted, or their replicas
-        moved, while the broker was away. As in Kafka, their directories get the suffix `-stray`, and stay until an
-        operator removes them."""
+        """Take stray logs out of service: the topic was deleted, or the replica moved, while this broker was down.
+
+        As in Kafka, their directories get the suffix `-stray` and stay until an operator removes them.
+        """
 
         def is_stray(log: PartitionLog) -> bool:
             if log.topic_id is None:  # written before topics had ids
@@ -168,53 +169,53 @@ class Partitions:
 
         for log in self.logs.mark_strays(is_stray):
             logger.warning(
-                "the log of %s-%d is set aside as %s: this broker has no such replica by the metadata. "
-                "Remove the directory when nobody needs its records",
+                "Renamed the stray log of %s-%d to %s: the metadata has no such replica on this broker. "
+                "Remove the directory when its records are no longer needed",
                 log.topic,
                 log.partition,
                 log.directory,
             )
 
     def make_planned(self, limit: int | None = None) -> None:
-        """Make the new partitions that are planned, or some of them."""
+        """Create the planned partitions, or up to `limit` of them."""
         for name in list(islice(self._planned, limit)):
             self._create_planned(*name)
         self._completions.run()
 
     def stop(self) -> None:
-        """Make none of the partitions that are planned: the next start does."""
+        """Drop the planned partitions; the next start creates them."""
         self._planned.clear()
         self.call_later = None
 
     def shrink(self, now_ms: int) -> None:
-        """Propose to leave those out of ISRs that lag behind for too long. Comes back at half of that time."""
+        """Propose to remove replicas from ISRs that lag too long. Called at intervals of half the allowed lag."""
         for partition in self:
             partition.maybe_shrink(now_ms)
 
     def reconfigure_all(self) -> None:
-        """The defaults of all topics changed."""
+        """Apply changed default settings to all topics."""
         for topic, partitions in self.by_name.items():
             settings = self._settings_of(self.image, topic)
             for partition in partitions.values():
                 partition.log.settings = settings
 
     def take_offline(self) -> None:
-        """Give up the replicas in directories that have failed: they neither lead nor fetch any more."""
+        """Drop the replicas in failed directories: they neither lead nor fetch any more."""
         for partition in list(self):
             directory = self.logs.directory_of(partition.topic, partition.index)
             if directory is not None and not directory.is_online:
-                logger.error("%s is offline with its directory", partition)
+                logger.error("%s is offline because its log directory failed", partition)
                 self._forget(partition)
         if self.fetching is not None:
             self.fetching.settle()
         self._completions.run()
 
     def why_not_led(self, partition: Partition) -> UnknownTopicOrPartition | NotLeader | StorageFailed:
-        """Why a partition that this broker led is not led here any more."""
+        """Return the error for a partition that this broker no longer leads."""
         topic, index = partition.topic, partition.index
         if self.image.partition_by_id(partition.topic_id, index) is None:
             return UnknownTopicOrPartition(f"{topic}-{index} was deleted")
-        return self._failed_storage(topic, index) or NotLeader(f"{partition} is not the leader any more")
+        return self._failed_storage(topic, index) or NotLeader(f"{partition} is no longer the leader")
 
     def _missing(self, topic: str, index: int) -> UnknownTopicOrPartition | NotLeader | StorageFailed:
         if self.image.partition(topic, index) is None:
@@ -224,21 +225,21 @@ class Partitions:
         )
 
     def _failed_storage(self, topic: str, index: int) -> StorageFailed | None:
-        """The failure of the directory that has the partition's log; None if that directory works."""
+        """Return the failure of the log directory of a partition; None if the directory is online."""
         directory = self.logs.directory_of(topic, index)
         if directory is None or directory.failure is None:
             return None
         return StorageFailed(f"{directory.path} is offline: {directory.failure}")
 
     def _guard(self, change: PartitionChange, act: Callable[[PartitionChange], None]) -> None:
-        """A disk that fails for one partition must not keep the others from following the metadata."""
+        """Apply a change. A disk that fails for one partition must not stop the others."""
         try:
             act(change)
         except (OSError, StorageFailed) as error:
-            logger.error("%s-%d cannot be served: %s", change.topic.name, change.number, error)
+            logger.error("%s-%d is offline: %s", change.topic.name, change.number, error)
 
     def _unplanned(self, leading: Sequence[PartitionChange]) -> Sequence[PartitionChange]:
-        """What is to be done at once: all, unless many are new and have no log."""
+        """Return the changes to apply now: all, unless many partitions are new and have no log. Plan the others."""
         if self.call_later is None or len(leading) <= _AT_ONCE:
             return leading
         at_once = []
@@ -257,7 +258,7 @@ class Partitions:
             self.call_later(0, self._make_some)
 
     def _create_planned(self, topic: str, index: int) -> Partition | None:
-        """The partition that was planned, made now; None if none was, or if it cannot be."""
+        """Create a planned partition; return None if it was not planned, or cannot be created."""
         change = self._planned.pop((topic, index), None)
         if change is None:
             return None
@@ -287,11 +288,11 @@ class Partitions:
             self.fetching.follow(partition)
 
     def _refuse(self, partition: Partition, assignment: Assignment, what: str) -> None:
-        """Count and log an assignment that is older than the one in force."""
+        """Count and log an assignment that is older than the current one."""
         self.stale_assignments += 1
         logger.warning(
-            "%s-%d does not %s by stale metadata: leader epoch %d and partition epoch %d are in force, "
-            "leader epoch %d and partition epoch %d were given",
+            "%s-%d does not %s because of stale metadata: it is at leader epoch %d and partition epoch %d, "
+            "the metadata at leader epoch %d and partition epoch %d",
             partition.topic,
             partition.index,
             what,
@@ -302,22 +303,22 @@ class Partitions:
         )
 
     def _expand(self, broker_id: int) -> None:
-        """A broker came into service: where it has caught up already, no fetch may tell so for a while."""
+        """Expand the ISRs that an unfenced broker may join. If it has caught up, its next fetch may be far off."""
         for partition in self:
             if broker_id in partition.followers:
                 partition.maybe_expand(broker_id)
 
     def _partition(self, change: PartitionChange) -> Partition:
         topic, index = change.topic, change.number
-        known = self.by_name.setdefault(topic.name, {})
-        partition = known.get(index)
+        partitions = self.by_name.setdefault(topic.name, {})
+        partition = partitions.get(index)
         if partition is None:
             assert change.new is not None
             log = self._log(change)
             partition = Partition(
                 self.broker_id, topic.name, topic.id, index, log, change.new, self._completions, self.rules
             )
-            known[index] = partition
+            partitions[index] = partition
             self.by_id.setdefault(topic.id, {})[index] = partition
         return partition
 
@@ -326,8 +327,8 @@ class Partitions:
         log = self.logs.get(topic.name, index)
         settings = self._settings_of(self.image, topic.name)
         if log is not None and log.topic_id not in (None, topic.id):
-            # The topic was deleted and made again while this broker was away.
-            logger.warning("%s is of a topic that was deleted: it makes room for the new one", log)
+            # The topic was deleted and recreated while this broker was down.
+            logger.warning("Deleting %s: its topic was deleted and recreated", log)
             self.logs.delete(topic.name, index)
             log = None
         if log is None:
@@ -346,7 +347,7 @@ class Partitions:
         return log
 
     def _moved_log(self, change: PartitionChange) -> PartitionLog | None:
-        """The log of a move that a crash ended in its last step: the old log was gone, the new one not yet in place."""
+        """Return the future log if a crash interrupted the last step of a move: the old log was already deleted."""
         assert change.new is not None
         name = change.topic.name, change.number
         for directory in self.logs.directories:
@@ -357,13 +358,15 @@ class Partitions:
                 and future.topic_id == change.topic.id
                 and change.new.directory_of(self.broker_id) == directory.meta.directory_id
             ):
-                logger.warning("%s takes the place it was about to take when this broker stopped", future)
+                logger.warning("Completing the interrupted move of %s", future)
                 return self.logs.promote_future(*name)
         return None
 
     def _directory(self, wanted: bytes | None) -> bytes | None:
-        """The directory that the metadata name, if this broker has it. Raises if the log may be in a directory that
-        failed: an empty one in its place would pass for it."""
+        """Return the directory that the metadata assigns, if this broker has it.
+
+        Raise if the log may be in a failed directory: an empty log elsewhere would be taken for it.
+        """
         failed = False
         for directory in self.logs.directories:
             if not directory.is_online:
@@ -371,7 +374,7 @@ class Partitions:
             elif directory.meta.directory_id == wanted:
                 return wanted
         if failed and wanted != DIRECTORY_UNASSIGNED:
-            raise StorageFailed("its log may be in a directory that is offline")
+            raise StorageFailed("its log may be in an offline log directory")
         return None
 
     def _remove(self, change: PartitionChange) -> None:

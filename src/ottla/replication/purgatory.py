@@ -1,8 +1,8 @@
-"""Requests that cannot be answered yet: produces that wait for replicas, fetches that wait for bytes.
+"""The purgatory: requests that cannot be answered yet, such as produces that wait for replicas and fetches for bytes.
 
-A waiting operation is an entry in the lists of the things it waits for, and in one timer. A change wakes the lists that
-it concerns; each operation in them then looks again whether it can complete. It completes once, by a wake-up or at its
-deadline, and leaves all its lists and the timer in that moment: a finished operation is kept alive by nothing here.
+A waiting operation is in the lists of everything that it waits for, and in one timer. A change wakes the affected
+lists, and each operation in them tries to complete. An operation completes once, when it is woken or at its deadline,
+and then leaves all lists and the timer, so that nothing keeps it alive.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import ClassVar, Protocol
 
 _FINEST_MS = 10
 _STEPS = 1000
-"""How many ticks fit into a deadline: a timer is late by a hundredth of its time at most, or by 10 ms."""
+"""The number of ticks in a timeout: an operation expires late by a hundredth of its timeout at most, or by 10 ms."""
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Operation(ABC):
     """A request that waits."""
 
     kind: ClassVar[str] = ""
-    """What the metrics call such operations; empty for those that they leave out."""
+    """The name of these operations in the metrics; empty if they are not counted."""
 
     __slots__ = ("_lists", "_slot", "is_done")
 
@@ -36,26 +36,26 @@ class Operation(ABC):
 
     @abstractmethod
     def try_complete(self) -> bool:
-        """Complete if that is possible by now, and say whether it was."""
+        """Complete the operation if possible; return whether it completed."""
 
     @abstractmethod
     def expire(self) -> None:
-        """Complete with what there is, for the deadline has come."""
+        """Complete the operation with what is available, at its deadline."""
 
     def give_up(self, error: Exception) -> None:
-        """A defect keeps the operation from completing. Those that hold a client's request answer it with an error."""
-        logger.error("%r could not be completed after a change or at its deadline", self, exc_info=error)
+        """Fail an operation that a bug keeps from completing. Client requests are answered with an error."""
+        logger.error("Bug: %r failed to complete", self, exc_info=error)
 
     def hurry(self) -> None:  # noqa: B027 (only fetches of followers have an interim answer)
-        """Complete soon, for there is something to tell."""
+        """Complete soon, because there is news for the client."""
 
     def wake(self) -> None:
-        """Look again, for something that this operation waits for has changed."""
+        """Try to complete after a change."""
         if not self.is_done and self.try_complete():
             self.finish()
 
     def finish(self) -> None:
-        """Leave the lists and the timer; the operation has completed, or nobody is interested in it any more."""
+        """Leave the lists and the timer, because the operation has completed or is not needed any more."""
         self.is_done = True
         if self._lists:
             for waiting in self._lists:
@@ -68,17 +68,17 @@ class Operation(ABC):
 
 
 class Expirations:
-    """How many requests were answered only because their deadline came."""
+    """The number of requests that were answered at their deadline."""
 
     __slots__ = ("_produces", "consumer_fetches", "follower_fetches", "produces")
 
     def __init__(self) -> None:
         self.consumer_fetches = self.follower_fetches = self.produces = 0
-        """A produce counts once for each of its partitions whose replicas were late, as in Kafka."""
+        """As in Kafka, a produce counts once for each partition whose replicas were late."""
         self._produces: Counter[tuple[str, int]] = Counter()
 
     def count_produce(self, topic: str, partition: int) -> None:
-        """Count a partition whose in-sync replicas did not have a batch in time."""
+        """Count a partition whose in-sync replicas were late."""
         self.produces += 1
         self._produces[topic, partition] += 1
 
@@ -88,46 +88,46 @@ class Expirations:
             self._produces.pop((topic, partition), None)
 
     def produces_by_partition(self, is_here: Callable[[str, int], bool]) -> Counter[tuple[str, int]]:
-        """The late produces of each partition that this broker still has; the others are forgotten."""
+        """Return the late produces by partition, without partitions that left this broker."""
         for topic, partition in [name for name in self._produces if not is_here(*name)]:
             del self._produces[topic, partition]
         return self._produces
 
 
 class WaitingList:
-    """The operations that wait for one thing, such as a partition's high watermark."""
+    """The operations that wait for the same thing, such as a partition's high watermark."""
 
     __slots__ = ("operations",)
 
     def __init__(self) -> None:
         self.operations: dict[Operation, None] = {}
-        """In the order in which they began to wait."""
+        """The operations in the order in which they began to wait."""
 
     def __len__(self) -> int:
         return len(self.operations)
 
     def add(self, operation: Operation) -> None:
-        """Let an operation wait here."""
+        """Add an operation."""
         self.operations[operation] = None
         operation._lists += (self,)
 
     def wake(self) -> int:
-        """Let all look again; returns how many completed. What is added meanwhile looks the next time."""
+        """Wake all operations; return how many completed. Operations that are added meanwhile are not woken."""
         completed = 0
         for operation in list(self.operations):
             try:
                 if not operation.is_done and operation.try_complete():
                     operation.finish()
                     completed += 1
-            except Exception as error:  # noqa: BLE001 (one that fails must not keep the others waiting)
+            except Exception as error:  # noqa: BLE001 (a failing operation must not stop the others)
                 operation.give_up(error)
         return completed
 
 
 class Completions:
-    """What is to be woken once the step under way is over, ahead of new requests.
+    """Lists and operations to wake after the current step of the event loop, before new requests.
 
-    Waking at once would answer others, and take up their next requests, in the middle of an append.
+    Waking them immediately would send responses, and start the next requests, in the middle of an append.
     """
 
     __slots__ = ("_due", "_is_running")
@@ -137,11 +137,11 @@ class Completions:
         self._is_running = False
 
     def add(self, waiting: WaitingList | Operation) -> None:
-        """Wake a list, or a single operation, when the step is over."""
+        """Wake a list, or a single operation, after the current step."""
         self._due[waiting] = None
 
     def run(self) -> None:
-        """Wake what is due, and what becomes due by that. Called at the end of every step that may have added some."""
+        """Wake everything that was added, also by waking. Called after every step that may have added something."""
         if self._is_running or not self._due:
             return
         self._is_running = True
@@ -159,13 +159,13 @@ class Completions:
 
 
 class Handle(Protocol):
-    """A call that is due, and may be cancelled."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class CallLater(Protocol):
-    """The event loop's way to call something after a while."""
+    """The event loop's `call_later`."""
 
     def __call__(self, delay: float, callback: Callable[[], None], /) -> object: ...
 
@@ -189,7 +189,7 @@ class _Slot(dict[Operation, None]):
 class Timer:
     """The deadlines of all waiting operations, in slots: one call of the loop at a time.
 
-    Slots are the wider the farther their time is away, so that there are never more than a few thousand of them.
+    Later slots are wider, so that there are never more than a few thousand of them.
     """
 
     def __init__(self, call_later: CallLaterUnlessCancelled, now_ms: Callable[[], int]) -> None:
@@ -199,18 +199,18 @@ class Timer:
         self._order: list[int] = []
         self._next: int | None = None
         self._handle: Handle | None = None
-        """The one call of the loop that is due, for the next slot."""
+        """The scheduled call for the next slot."""
 
     def __len__(self) -> int:
         return sum(map(len, self._slots.values()))
 
     @property
     def sizes(self) -> Counter[str]:
-        """How many operations of each kind wait."""
+        """The number of waiting operations of each kind."""
         return Counter(operation.kind for slot in self._slots.values() for operation in slot)
 
     def add(self, operation: Operation, timeout_ms: int) -> None:
-        """Let an operation expire after a time, never before it."""
+        """Let an operation expire after a timeout, never earlier."""
         tick = _FINEST_MS
         if timeout_ms >= _STEPS * _FINEST_MS:
             while timeout_ms >= _STEPS * tick:
@@ -223,7 +223,7 @@ class Timer:
         operation._slot = slot
 
     def hasten(self, operation: Operation, timeout_ms: int) -> bool:
-        """Let an operation that waits expire after a time, unless it does so earlier; whether its time is less now."""
+        """Shorten the timeout of a waiting operation, if it is longer; return whether it was."""
         slot, due_ms = operation._slot, ((self._now_ms() + timeout_ms) // _FINEST_MS + 1) * _FINEST_MS
         if slot is not None and due_ms < slot.due_ms:
             del slot[operation]
@@ -253,7 +253,7 @@ class Timer:
                     operation.finish()
                     try:
                         operation.expire()
-                    except Exception as error:  # noqa: BLE001 (the others, here and in later slots, must have their time)
+                    except Exception as error:  # noqa: BLE001 (a failing operation must not stop the others)
                         operation.give_up(error)
         if self._order:
             self._schedule(self._order[0])
@@ -262,7 +262,7 @@ class Timer:
 
 
 def complete_or_wait(operation: Operation, lists: Iterable[WaitingList], timer: Timer, timeout_ms: int) -> bool:
-    """Complete an operation now, or let it wait for any of the lists to be woken; whether it was completed."""
+    """Complete an operation now, or add it to the lists and the timer; return whether it completed."""
     if operation.try_complete():
         operation.is_done = True
         return True

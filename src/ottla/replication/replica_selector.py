@@ -1,4 +1,4 @@
-"""Which replica a consumer should read from (KIP-392): one in its rack, if the leader is not, and it is in sync."""
+"""The replica selector (KIP-392): consumers read from an in-sync replica in their rack if the leader is elsewhere."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from ottla.metadata.image.image import Image
 from ottla.replication.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-"""How Kafka calls the one selector that there is: by its Java class."""
+"""The only selector, by the name of Kafka's Java class."""
 
 
 def replica_in_rack(partition: Partition, image: Image, *, rack: str, listener: str, offset: int) -> int | None:
-    """The replica to read an offset from; None where the leader, on this broker, is as good as any."""
+    """Return the replica to read an offset from; None for the leader on this broker."""
     if not rack or not partition.is_leader or _rack(image, partition.broker_id, listener) == rack:
         return None
     near = [
@@ -24,6 +24,6 @@ def replica_in_rack(partition: Partition, image: Image, *, rack: str, listener: 
 
 
 def _rack(image: Image, broker_id: int, listener: str) -> str | None:
-    """The rack of a broker that consumers can reach."""
+    """Return the rack of a broker; None if consumers cannot reach it."""
     broker = image.brokers.get(broker_id)
     return None if broker is None or broker.fenced or listener not in broker.endpoints else broker.rack

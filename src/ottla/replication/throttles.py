@@ -1,8 +1,8 @@
-"""Limits of replication (KIP-73): how many bytes a second move for replicas that are listed as throttled.
+"""Replication throttles (KIP-73): limits on the bytes per second of throttled replicas.
 
-A topic lists its throttled replicas (`leader.replication.throttled.replicas`, `follower.…`), a broker has the rate. A
-limit holds only those back that are not in sync, or it would throw replicas out of the ISR; all of a throttled
-partition's bytes are counted.
+A topic lists its throttled replicas (`leader.replication.throttled.replicas`, `follower.…`), a broker has the rate.
+Only replicas that are not in sync are held back, because the throttle would otherwise shrink ISRs. All bytes of
+throttled replicas are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EVERY: Final[frozenset[int]] = frozenset()
 
 
 class Rate:
-    """Bytes a second, over some windows of time: whole ones, and the one that has begun."""
+    """Bytes per second over several windows: complete ones, and the current one."""
 
     def __init__(self, *, windows: int = 11, window_ms: int = 1000) -> None:
         self._windows = windows
@@ -28,7 +28,7 @@ class Rate:
         self._total = 0
 
     def add(self, size: int, now_ms: int) -> None:
-        """So much was moved."""
+        """Add transferred bytes."""
         self._forget(now_ms)
         if not self._samples or now_ms - self._samples[-1][0] >= self._window_ms:
             self._samples.append([now_ms, 0])
@@ -36,7 +36,7 @@ class Rate:
         self._total += size
 
     def per_second(self, now_ms: int) -> float:
-        """What was moved since the first window began, by that time; at least by one window."""
+        """Return the rate since the first window began; the time counts as one window at least."""
         self._forget(now_ms)
         if not self._samples:
             return 0.0
@@ -48,7 +48,7 @@ class Rate:
 
 
 class ReplicationThrottle:
-    """One side's limit, a leader's or a follower's, on one broker."""
+    """The throttle of one side (leader or follower) on one broker."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class ReplicationThrottle:
         self._now_ms = now_ms
         self._moved = Rate(windows=windows, window_ms=window_ms)
         self._throttled: dict[str, frozenset[int]] = {}
-        """Topic → its throttled partitions; none listed means all."""
+        """Topic → its throttled partitions; an empty set means all."""
         self.bytes_per_s: int | None = None
 
     def apply(self, changes: Changes) -> None:
-        """Follow the settings of topics and of this broker."""
+        """Apply changed settings of topics and of this broker."""
         for resource in {change.key for change in changes.configs}:
             if resource.type == ResourceType.TOPIC:
                 self._list(resource.name, changes.new.topic_config(resource.name).get(self._replicas_setting, ""))
@@ -80,18 +80,18 @@ class ReplicationThrottle:
                 self.bytes_per_s = int(given) if given else None
 
     def is_throttled(self, topic: str, index: int) -> bool:
-        """Whether a partition's replica is listed."""
+        """Return whether this broker's replica of a partition is throttled."""
         partitions = self._throttled.get(topic)
         return partitions is not None and (partitions is _EVERY or index in partitions)
 
     def holds_back(self, topic: str, index: int) -> bool:
-        """Whether a partition's replica, if it is not in sync, has to wait."""
+        """Return whether a replica that is not in sync must wait."""
         if not self._throttled or self.bytes_per_s is None or not self.is_throttled(topic, index):
             return False
         return self._moved.per_second(self._now_ms()) > self.bytes_per_s
 
     def count(self, topic: str, index: int, size: int) -> None:
-        """So much was moved for a partition."""
+        """Count bytes that were transferred for a partition."""
         if self._throttled and self.is_throttled(topic, index):
             self._moved.add(size, self._now_ms())
 

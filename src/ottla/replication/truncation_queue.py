@@ -1,7 +1,7 @@
-"""Cutting the logs of followers, without making the event loop wait for the disk any longer than it must.
+"""Truncation of followers' logs, with as little waiting of the event loop for the disk as possible.
 
-A cut must be durable before anything is appended, and it syncs the log's file: with much unsynced in it that takes a
-while. So the log is synced aside first, and cut when there is little left to sync; a few logs in each step.
+A truncation must be durable before anything is appended, and it syncs the log file, which takes long if much of it is
+not synced. So the background syncs the log first. Then the logs are truncated, a few in each step of the event loop.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Done = Callable[[PartitionFetchState, Exception | None], None]
 
 
 class TruncationQueue:
-    """The logs of a broker that are to be cut."""
+    """The logs of a broker that are to be truncated."""
 
     def __init__(self, logs: Logs, call_soon: CallSoon, now_ms: Callable[[], int]) -> None:
         self._logs = logs
@@ -34,15 +34,15 @@ class TruncationQueue:
         self._is_scheduled = False
 
     def truncate(self, state: PartitionFetchState, offset: int, done: Done) -> None:
-        """Cut a log at an offset; `done` is called when that is over, now or later, unless nobody wants it any more."""
+        """Truncate a log to an offset and then call `done`, now or later, unless the partition is no longer fetched."""
         log = state.partition.log
         if offset >= log.log_end_offset:
-            # A term that was begun here, without a record, must not stand in the way of what the new leader sends.
+            # An epoch that began here without a record must not conflict with what the new leader sends.
             log.epochs.truncate_from_end(log.log_end_offset)
             done(state, None)
             return
         if offset < log.high_watermark:
-            logger.warning("%s is cut at %d, below its high watermark %d", log, offset, log.high_watermark)
+            logger.warning("Truncating %s to %d, below its high watermark %d", log, offset, log.high_watermark)
         log.flusher.when_durable(log.log_end_offset, partial(self._add, state, offset, done))
 
     def _add(self, state: PartitionFetchState, offset: int, done: Done) -> None:
@@ -63,12 +63,13 @@ class TruncationQueue:
             self._call_soon(self._step)
 
     def _truncate(self, wanted: list[tuple[PartitionFetchState, int]]) -> OSError | StorageFailed | None:
-        """Cut logs, with one checkpoint for all; what failed took its whole directory along, and perhaps only that."""
+        """Truncate logs, with one checkpoint for all. If a directory fails, truncate the logs in the others."""
         left = dict(wanted)
         failure: OSError | StorageFailed | None = None
         while left:
             names = {(each.partition.topic, each.partition.index): offset for each, offset in left.items()}
-            logger.info("cut where the leader's log and the one here part: %s", names)
+            shown = ", ".join(f"{topic}-{index} to {offset}" for (topic, index), offset in names.items())
+            logger.info("Truncating logs that diverge from their leaders': %s", shown)
             try:
                 self._logs.truncate(names, now_ms=self._now_ms())
             except (OSError, StorageFailed) as error:

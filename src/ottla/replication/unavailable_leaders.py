@@ -1,15 +1,15 @@
-"""Brokers that are gone, or seem to be: what clients are told of them around the moment that the controller decides.
+"""Brokers that left the cluster or seem to have failed, and how Metadata responses list them during a failover.
 
-A process that dies takes its connections with it. Clients and followers see that at the same moment, and clients ask at
-once who leads now, some milliseconds before the controller has found another leader. librdkafka takes the first answer
-for good: if that names the dead leader again, it looks once more only after a second. So this broker notes which
-leaders hung up on it, and whether anything still listens where they were. Metadata that would name such a leader wait a
-little for the decision; after that, a leader of which it is known that nothing listens is not named as one.
+When a process dies, its connections close. Clients and followers notice at the same moment, and clients ask for the new
+leader some milliseconds before the controller has elected one. librdkafka accepts the first response: if it names the
+dead leader again, librdkafka asks again only after a second. So this broker tracks which leaders closed a connection,
+and whether their port still accepts connections. A Metadata response that would name such a leader waits briefly for
+the election. After that, a leader whose port refuses connections is not named.
 
-After the decision the dead broker is named for some seconds more as a broker that leads nothing. librdkafka gives up a
-broker that is not named any more, and with it the partitions that it still has there, even if the same answer names
-their new leader, and finds that out with its next look after a second. Naming it lets the partitions move first.
-Kafka's own clients do without, and are told of the brokers in service alone (`broker/handlers/metadata.py`).
+After the election the dead broker stays in Metadata responses for some seconds, without partitions. librdkafka drops a
+broker that is no longer listed together with the partitions that it still has there, even if the same response names
+their new leader, and notices only with its next request after a second. Listing the broker lets the partitions move
+first. Kafka's own clients do not need this and get only the live brokers (`broker/handlers/metadata.py`).
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from ottla.metadata.image.values import Broker
 from ottla.replication.runtime import Runtime
 
 WAIT_S: Final = 0.2
-"""How long Metadata wait for a decision at most. What else a client asks on its connection waits with them."""
+"""The longest time that a Metadata request waits for an election. Later requests of its connection wait too."""
 DECIDED_WITHIN_MS: Final = 1_000
-"""A decision that takes longer than this is not worth waiting for: it may take a controller that is not there."""
+"""After this time requests no longer wait for the election, which may need a controller that is not available."""
 NAMED_MS: Final = 3_000
-"""How long a broker is named after it was fenced: clients that have partitions there look at least once a second."""
+"""How long a broker is listed after it was fenced. Clients with partitions there refresh at least once a second."""
 _PROBE_EVERY_S: Final = 0.25
 
 ProbePort = Callable[[str, int], Awaitable[bool | None]]
-"""Whether connections to an address are refused; None if that cannot be told."""
+"""Returns whether connections to an address are refused; None if unknown."""
 
 
 class _Missing(NamedTuple):
-    """A broker that hung up: in which life, and when."""
+    """A broker that closed a connection: its broker epoch, and when."""
 
     epoch: int
     since_ms: int
 
 
 class UnavailableLeaders:
-    """What this broker knows of others that are gone."""
+    """The brokers that seem to have failed, as seen by this broker."""
 
     def __init__(
         self,
@@ -64,23 +64,25 @@ class UnavailableLeaders:
         self._changed: asyncio.Future[None] | None = None
 
     def has_missing(self) -> bool:
-        """Whether anybody is missing, those included who hung up this very moment: clients may be told of it, and ask,
-        before it was read here."""
+        """Return whether a broker is missing.
+
+        This includes brokers whose connection was closed but not read yet: clients may notice that before this broker.
+        """
         for broker_id in self._disconnected_brokers():
             self.on_connection_lost(broker_id)
         return bool(self._missing)
 
     def is_missing(self, broker_id: int) -> bool:
-        """Whether a broker hung up a moment ago, and it is open what became of it."""
+        """Return whether a broker closed a connection recently, and the controller has not decided yet."""
         missing = self._missing.get(broker_id)
         return missing is not None and self._now_ms() - missing.since_ms < DECIDED_WITHIN_MS
 
     def is_gone(self, broker_id: int) -> bool:
-        """Whether nothing listens any more where a broker was that the controller still takes for alive."""
+        """Return whether the port of a broker refuses connections, while the controller considers it alive."""
         return broker_id in self._gone
 
     def listed_brokers(self, image: Image) -> tuple[Broker, ...]:
-        """The brokers that clients are told of, by id: those in service, and those that were until a moment ago."""
+        """Return the brokers for Metadata responses, by id: live ones, and recently fenced ones."""
         if not self._fenced_ms:
             return image.alive_brokers
         since = self._now_ms() - NAMED_MS
@@ -90,14 +92,14 @@ class UnavailableLeaders:
         )
 
     def on_connection_lost(self, broker_id: int) -> None:
-        """A broker closed a connection from here, or let none come about."""
+        """Track a broker that closed a connection, or refused one."""
         broker = self._image.brokers.get(broker_id)
         if broker is not None and not broker.fenced and broker_id not in self._missing:
             missing = self._missing[broker_id] = _Missing(broker.epoch, self._now_ms())
             self._spawn(self._probe_until_decided(broker_id, missing))
 
     def apply(self, changes: Changes) -> None:
-        """The controller has decided something."""
+        """Apply the controller's decisions about brokers."""
         self._image = changes.new
         for change in changes.brokers:
             if change.new is None or change.new.fenced:
@@ -107,7 +109,7 @@ class UnavailableLeaders:
         self._wake()
 
     async def wait_while(self, is_open: Callable[[], bool]) -> None:
-        """Wait until something is no longer open, but not for long."""
+        """Wait for the controller's decisions while a condition holds, but at most `WAIT_S`."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + WAIT_S
         while is_open() and (left_s := deadline - loop.time()) > 0:

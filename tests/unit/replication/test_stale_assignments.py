@@ -102,8 +102,8 @@ def test_an_earlier_term_is_refused(
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert record.getMessage() == (
-        f"t-0 does not {'lead' if leads else 'follow'} by stale metadata: leader epoch 5 and partition epoch 9 are in "
-        f"force, leader epoch {epochs[0]} and partition epoch {epochs[1]} were given"
+        f"t-0 does not {'lead' if leads else 'follow'} because of stale metadata: it is at leader epoch 5 and "
+        f"partition epoch 9, the metadata at leader epoch {epochs[0]} and partition epoch {epochs[1]}"
     )
 
 

@@ -59,7 +59,7 @@ def test_logs_of_deleted_and_moved_replicas_are_set_aside(image: Image, caplog: 
     names = sorted(name for path in ("/a", "/b") for name in disk.names(path))
     kept = [(name.partition(".")[0], name.rpartition("-")[2]) for name in names if name.endswith("-stray")]
     assert kept == [("gone-0", "stray"), ("held-of-old-0", "stray"), ("moved-0", "stray"), ("recreated-0", "stray")]
-    assert "the log of gone-0 is set aside as " in caplog.text
+    assert "Renamed the stray log of gone-0 to " in caplog.text
     again = make_logs(disk.crash(), "/a", "/b")
     assert [log.topic for log in again] == ["held"], "the next start does not take it for a log"
 
