@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.chaos.simulate import stories
 from tests.unit.coordinators.transactions.test_model import test_transactions_are_whole_or_nothing
-from tests.unit.metadata.consensus.test_simulation import test_chaos_loses_nothing, test_voters_come_and_go_amid_chaos
+from tests.unit.metadata.consensus.test_simulation import test_chaos_loses_nothing, test_voters_change_amid_chaos
 from tests.unit.replication.test_cluster_simulation import (
     test_nothing_is_lost_whatever_happens_to_brokers,
     test_one_machine_after_the_other_may_lose_its_power,
@@ -21,7 +21,7 @@ STORIES: Final[dict[str, Callable[[int], None]]] = {
     "faults": stories.faults,
     "power-failures": stories.power_failures,
     "quorum": test_chaos_loses_nothing,
-    "quorum-voters": test_voters_come_and_go_amid_chaos,
+    "quorum-voters": test_voters_change_amid_chaos,
     "replicas": test_nothing_is_lost_whatever_happens_to_brokers,
     "replicas-power": test_one_machine_after_the_other_may_lose_its_power,
     "replicas-moving": test_partitions_move_while_brokers_come_and_go,

@@ -65,7 +65,7 @@ def test_a_won_pre_vote_raises_the_epoch_and_the_vote_for_itself_is_persisted() 
     assert not any(request.topics[0].partitions[0].pre_vote for _, request in member.sent(VoteRequest))
 
 
-def test_a_majority_of_votes_makes_a_leader_that_writes_who_elected_it() -> None:
+def test_a_new_leader_writes_a_leader_change_message() -> None:
     member = Member(log=((1, 2),))
     member.auto_flush = False
     member.elect()
@@ -106,7 +106,7 @@ def test_a_late_pre_vote_is_not_taken_for_a_vote() -> None:
     assert member.consensus.role == "candidate"
 
 
-def test_a_lost_pre_vote_leads_back_to_waiting() -> None:
+def test_a_lost_pre_vote_ends_in_unattached() -> None:
     member = Member()
     member.wait(1_000)
     first, second = (send for send, _ in member.sent(VoteRequest))
@@ -115,7 +115,7 @@ def test_a_lost_pre_vote_leads_back_to_waiting() -> None:
     assert member.roles == [("unattached", 0, -1)]
 
 
-def test_a_lost_pre_vote_leads_back_to_the_leader_that_is_known() -> None:
+def test_a_lost_pre_vote_returns_to_the_known_leader() -> None:
     member = Member()
     member.follow(2, 1)
     member.wait(2_000)
@@ -138,7 +138,7 @@ def test_a_candidate_that_times_out_asks_for_pre_votes_again() -> None:
     assert not granted(member)
 
 
-def test_a_voter_that_does_not_know_pre_votes_makes_it_stand_at_once() -> None:
+def test_a_voter_without_pre_votes_makes_a_candidate_at_once() -> None:
     member = Member()
     member.wait(1_000)
     send = member.sent(VoteRequest)[0][0]
@@ -159,7 +159,7 @@ def test_a_vote_is_persisted_in_the_step_that_grants_it() -> None:
     assert (state.leader_epoch, state.voted_id, state.voted_directory_id) == (4, 2, directory(2))
 
 
-def test_one_vote_an_epoch_and_the_same_again_for_who_asks_again() -> None:
+def test_a_voter_grants_one_vote_an_epoch_and_repeats_it() -> None:
     member = Member()
     member.ask(vote_request(2, epoch=4), 2)
     member.ask(vote_request(3, epoch=4), 2)
@@ -183,7 +183,9 @@ def test_a_vote_survives_a_restart() -> None:
     ("last", "expected"), [((2, 9), False), ((3, 4), False), ((3, 5), True), ((3, 6), True), ((4, 1), True)]
 )
 @pytest.mark.parametrize("pre_vote", [False, True])
-def test_votes_go_only_to_logs_that_are_as_complete(last: tuple[int, int], expected: bool, pre_vote: bool) -> None:
+def test_votes_go_only_to_logs_that_are_at_least_as_complete(
+    last: tuple[int, int], expected: bool, pre_vote: bool
+) -> None:
     member = Member(log=((1, 2), (3, 3)))
     member.ask(vote_request(epoch=5, last=last, pre_vote=pre_vote), 2)
     assert granted(member) is expected
@@ -197,7 +199,7 @@ def test_pre_votes_bind_nobody() -> None:
         assert member.effects.persist is None
 
 
-def test_a_follower_grants_pre_votes_only_until_it_reached_its_leader() -> None:
+def test_a_follower_that_reaches_its_leader_rejects_pre_votes() -> None:
     member = Member()
     member.follow(2, 1)
     fetch, _ = next(iter(member.sent(object)))
@@ -219,7 +221,7 @@ def lose_leader(member: Member) -> Effects:
     )
 
 
-def test_a_follower_whose_leader_hung_up_asks_for_pre_votes_long_before_the_fetch_timeout() -> None:
+def test_a_lost_connection_starts_a_pre_vote_before_the_fetch_timeout() -> None:
     member = Member()
     lose_leader(member)
     assert member.roles == []
@@ -230,14 +232,14 @@ def test_a_follower_whose_leader_hung_up_asks_for_pre_votes_long_before_the_fetc
     assert {request.topics[0].partitions[0].pre_vote for _, request in member.sent(VoteRequest)} == {True}
 
 
-def test_a_follower_whose_leader_hung_up_grants_pre_votes() -> None:
+def test_a_follower_that_lost_its_leader_grants_pre_votes() -> None:
     member = Member()
     lose_leader(member)
     member.ask(vote_request(3, epoch=1, pre_vote=True), 2)
     assert granted(member)
 
 
-def test_a_leader_that_is_reached_again_is_followed_as_before() -> None:
+def test_a_follower_that_reaches_its_leader_again_stays_follower() -> None:
     member = Member()
     lose_leader(member)
     for _ in range(2):
@@ -256,7 +258,7 @@ def test_a_leader_that_is_reached_again_is_followed_as_before() -> None:
     assert not granted(member)
 
 
-def test_only_the_first_word_of_a_lost_leader_counts() -> None:
+def test_only_the_first_lost_connection_shortens_the_fetch_timeout() -> None:
     member = Member()
     lose_leader(member)
     for _ in range(5):
@@ -268,7 +270,7 @@ def test_only_the_first_word_of_a_lost_leader_counts() -> None:
     assert member.roles == [("prospective", 1, 2)]
 
 
-def test_an_observer_whose_leader_hung_up_only_looks_for_the_next() -> None:
+def test_an_observer_that_lost_its_leader_only_looks_for_the_next() -> None:
     member = Member(local=key(7), can_become_voter=False)
     member.follow_as_observer(2, 1)
     send, _ = next(sent for sent in member.sent(FetchRequest) if sent[0].to.id == 2)
@@ -279,7 +281,7 @@ def test_an_observer_whose_leader_hung_up_only_looks_for_the_next() -> None:
     assert not member.sent(VoteRequest)
 
 
-def test_a_candidate_whose_votes_were_split_tries_again_soon() -> None:
+def test_a_candidate_with_split_votes_retries_soon() -> None:
     member = Member()
     member.wait(1_000)
     member.answer(member.sent(VoteRequest)[0][0], voted(0, granted=True))
@@ -290,7 +292,7 @@ def test_a_candidate_whose_votes_were_split_tries_again_soon() -> None:
     assert member.roles == [("prospective", 1, -1)]
 
 
-def test_a_candidate_that_was_refused_by_all_who_are_there_tries_again_soon() -> None:
+def test_a_candidate_that_all_reachable_voters_reject_retries_soon() -> None:
     """The two who are left of three have voted for themselves, and the third one's process is dead."""
     member = Member()
     member.wait(1_000)
@@ -303,7 +305,7 @@ def test_a_candidate_that_was_refused_by_all_who_are_there_tries_again_soon() ->
     assert member.roles == [("prospective", 1, -1)]
 
 
-def test_a_candidate_whom_nobody_answers_does_not_try_again_before_its_time() -> None:
+def test_a_candidate_without_responses_waits_for_the_election_timeout() -> None:
     member = Member()
     member.wait(1_000)
     member.answer(member.sent(VoteRequest)[0][0], voted(0, granted=True))
@@ -314,7 +316,7 @@ def test_a_candidate_whom_nobody_answers_does_not_try_again_before_its_time() ->
         assert member.consensus.role == "candidate"
 
 
-def test_voters_whose_leader_hung_up_try_one_after_the_other() -> None:
+def test_voters_that_lost_their_leader_try_one_after_the_other() -> None:
     first, second = Member(local=key(1)), Member(local=key(3))
     for member in (first, second):
         lose_leader(member)
@@ -326,7 +328,7 @@ def test_voters_whose_leader_hung_up_try_one_after_the_other() -> None:
     assert second.consensus.role == "prospective"
 
 
-def test_a_leader_grants_nothing_in_its_epoch() -> None:
+def test_a_leader_grants_no_votes_in_its_epoch() -> None:
     member = Member()
     member.elect()
     for pre_vote in (False, True):
@@ -352,7 +354,7 @@ def test_requests_of_an_older_epoch_are_fenced() -> None:
     assert member.reply(EndQuorumEpochResponse).topics[0].partitions[0].error_code == FencedLeaderEpoch.code
 
 
-def test_a_vote_meant_for_another_replica_is_refused_though_its_epoch_counts() -> None:
+def test_a_vote_request_for_another_replica_is_rejected_but_raises_the_epoch() -> None:
     member = Member()
     for wrong in (key(3), ReplicaKey(1, b"some other disk!")):
         member.ask(vote_request(epoch=member.consensus.epoch + 1, to=wrong), 2)
@@ -362,7 +364,7 @@ def test_a_vote_meant_for_another_replica_is_refused_though_its_epoch_counts() -
     assert granted(member), "an old candidate names nobody"
 
 
-def test_a_request_of_another_cluster_or_partition_is_refused() -> None:
+def test_requests_for_another_cluster_or_partition_are_rejected() -> None:
     member = Member()
     member.ask(vote_request(epoch=1, cluster_id="another"), 2)
     assert member.reply(VoteResponse).error_code == InconsistentClusterId.code
@@ -375,7 +377,7 @@ def test_a_request_of_another_cluster_or_partition_is_refused() -> None:
     assert error(member) == InvalidRequest.code, "nobody has records of an epoch that it stands for"
 
 
-def test_an_unattached_voter_follows_whoever_announces_itself() -> None:
+def test_an_unattached_voter_follows_a_leader_that_announces_itself() -> None:
     member = Member()
     member.ask(begin(3, 7), 1)
     assert member.roles == [("follower", 7, 3)]
@@ -385,7 +387,7 @@ def test_an_unattached_voter_follows_whoever_announces_itself() -> None:
     assert (part.error_code, part.leader_id, part.leader_epoch) == (0, 3, 7)
 
 
-def test_two_leaders_in_one_epoch_cannot_be() -> None:
+def test_two_leaders_in_one_epoch_raise_an_error() -> None:
     member = Member()
     member.follow(2, 5)
     with pytest.raises(ConsensusBroken):
@@ -400,7 +402,7 @@ def test_a_leader_steps_down_for_a_higher_epoch() -> None:
     assert not granted(member), "its log is longer"
 
 
-def test_a_leader_that_no_majority_fetches_from_resigns() -> None:
+def test_a_leader_without_fetches_of_a_majority_resigns() -> None:
     member = Member()
     member.elect()
     member.wait(2_999)
@@ -414,7 +416,7 @@ def test_a_leader_that_no_majority_fetches_from_resigns() -> None:
     assert member.roles == [("unattached", 2, -1), ("prospective", 2, -1)]
 
 
-def test_who_is_to_succeed_first_stands_at_once_and_the_next_waits() -> None:
+def test_the_first_successor_starts_an_election_at_once_and_the_next_waits() -> None:
     member = Member()
     member.follow(2, 1)
     member.ask(end(2, 1, (1, 3)), 1)
@@ -428,7 +430,7 @@ def test_who_is_to_succeed_first_stands_at_once_and_the_next_waits() -> None:
     assert later.consensus.role == "prospective"
 
 
-def test_resigning_names_the_furthest_voters_first() -> None:
+def test_a_resigning_leader_names_the_most_caught_up_voters_first() -> None:
     member = Member()
     member.elect()
     member.ask(fetch_request(3, epoch=1, offset=2, last_epoch=1), 18)
@@ -448,7 +450,7 @@ def test_a_single_voter_leads_at_once() -> None:
     assert member.wait(60_000).changes == []
 
 
-def test_a_leader_comes_back_resigned_and_a_candidate_goes_on() -> None:
+def test_a_restarted_leader_is_resigned_and_a_restarted_candidate_continues() -> None:
     led = Member(stored=QuorumState(leader_epoch=3, leader_id=1))
     assert led.roles == [("resigned", 3, 1)]
     stood = Member(stored=QuorumState(leader_epoch=3, voted_id=1, voted_directory_id=directory(1)))
@@ -459,7 +461,7 @@ def test_a_leader_comes_back_resigned_and_a_candidate_goes_on() -> None:
     assert behind.roles == [("unattached", 4, -1)], "the log knows a later epoch than the file"
 
 
-def test_static_voters_are_known_by_id_and_the_state_lists_them() -> None:
+def test_static_voters_match_by_id_and_are_in_the_state_file() -> None:
     member = Member(static=True)
     member.ask(vote_request(epoch=1), 2)
     assert member.effects.persist is not None
@@ -469,7 +471,7 @@ def test_static_voters_are_known_by_id_and_the_state_lists_them() -> None:
     assert len(list(read_records(member.log.entries[-1].data))) == 1, "no voters in the log before kraft.version 1"
 
 
-def test_an_observer_never_stands() -> None:
+def test_an_observer_never_becomes_candidate() -> None:
     member = Member(voters=(2, 3))
     member.wait(600_000)
     assert member.consensus.role == "unattached"

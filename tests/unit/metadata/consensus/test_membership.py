@@ -94,7 +94,7 @@ def fetch_all(member: Member, *nodes: int) -> None:
         member.ask(fetch_request(node, epoch=1, offset=end, last_epoch=1, max_wait_ms=0), 18, f"fetch{node}")
 
 
-def test_a_voter_is_added_when_it_can_and_acknowledged_when_that_is_committed() -> None:
+def test_adding_a_voter_is_answered_when_it_is_committed() -> None:
     member = established()
     member.ask(add(4), 1, "add")
     ((send, _),) = member.sent(ApiVersionsRequest)
@@ -108,7 +108,7 @@ def test_a_voter_is_added_when_it_can_and_acknowledged_when_that_is_committed() 
     assert member.reply(AddRaftVoterResponse, "add").error_code == 0
 
 
-def test_a_voter_may_be_acknowledged_before_it_is_committed() -> None:
+def test_adding_a_voter_can_be_answered_before_the_commit() -> None:
     member = established()
     member.ask(add(4, ack_when_committed=False), 1)
     member.answer(member.sent(ApiVersionsRequest)[0][0], versions(0, 1))
@@ -126,13 +126,13 @@ def test_a_voter_may_be_acknowledged_before_it_is_committed() -> None:
         (add(4, voter_id=-1), InvalidRequest),
     ],
 )
-def test_additions_that_cannot_be(request_: AddRaftVoterRequest, error: type) -> None:
+def test_invalid_additions_are_rejected(request_: AddRaftVoterRequest, error: type) -> None:
     member = established()
     member.ask(request_, 1)
     assert member.reply(AddRaftVoterResponse).error_code == error.code  # type: ignore[attr-defined]
 
 
-def test_a_voter_that_lags_behind_or_cannot_run_the_version_is_not_added() -> None:
+def test_a_lagging_or_incompatible_voter_is_not_added() -> None:
     member = established()
     for node, answer, error in (
         (5, versions(0, 1), RequestTimedOut),
@@ -151,7 +151,7 @@ def test_a_voter_that_lags_behind_or_cannot_run_the_version_is_not_added() -> No
     assert member.reply(AddRaftVoterResponse).error_code == RequestTimedOut.code
 
 
-def test_one_change_at_a_time() -> None:
+def test_voter_changes_do_not_overlap() -> None:
     member = established()
     member.ask(remove(3), 0, "first")
     assert voters_written(member) == [1, 2]
@@ -167,14 +167,14 @@ def test_one_change_at_a_time() -> None:
     assert member.sent(ApiVersionsRequest)
 
 
-def test_a_change_waits_for_something_committed_in_the_leaders_epoch() -> None:
+def test_a_voter_change_needs_a_committed_record_of_the_leaders_epoch() -> None:
     member = Member()
     member.elect()
     member.ask(remove(3), 0)
     assert member.reply(RemoveRaftVoterResponse).error_code == RequestTimedOut.code
 
 
-def test_a_change_that_does_not_commit_is_answered_in_time_and_still_blocks_others() -> None:
+def test_an_uncommitted_voter_change_times_out_and_still_blocks_others() -> None:
     member = established()
     member.ask(remove(3), 0, "first")
     member.wait(2_000)
@@ -183,14 +183,14 @@ def test_a_change_that_does_not_commit_is_answered_in_time_and_still_blocks_othe
     assert member.reply(RemoveRaftVoterResponse).error_code == RequestTimedOut.code
 
 
-def test_a_change_is_answered_when_leadership_ends() -> None:
+def test_a_voter_change_is_answered_when_leadership_ends() -> None:
     member = established()
     member.ask(remove(3), 0, "first")
     member.ask(begin(2, 2), 1)
     assert member.reply(RemoveRaftVoterResponse, "first").error_code == NotLeader.code
 
 
-def test_removals_that_cannot_be() -> None:
+def test_invalid_removals_are_rejected() -> None:
     member = established()
     for request, error in (
         (remove(9), VoterNotFound),
@@ -209,7 +209,7 @@ def test_removals_that_cannot_be() -> None:
     assert follower.reply(RemoveRaftVoterResponse).error_code == NotLeader.code
 
 
-def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
+def test_a_leader_that_removes_itself_leads_until_the_commit() -> None:
     member = established()
     member.ask(remove(1), 0, "self")
     assert voters_written(member) == [2, 3]
@@ -220,7 +220,7 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     assert member.roles == [("resigned", 1, 1)]
 
 
-def test_a_removal_that_may_be_lost_does_not_keep_a_node_from_standing() -> None:
+def test_a_node_with_an_uncommitted_removal_can_still_become_candidate() -> None:
     """Else the only node that has the record of its own removal would block the quorum."""
     member = established()
     member.ask(remove(1), 0, "self")
@@ -230,7 +230,7 @@ def test_a_removal_that_may_be_lost_does_not_keep_a_node_from_standing() -> None
     assert member.roles[-1][0] == "prospective"
 
 
-def test_an_update_changes_where_a_voter_listens_and_is_answered_at_once() -> None:
+def test_a_voter_update_is_answered_before_the_commit() -> None:
     member = established()
     member.ask(update(2), 0)
     reply = member.reply(UpdateRaftVoterResponse)
@@ -248,7 +248,7 @@ def test_an_update_changes_where_a_voter_listens_and_is_answered_at_once() -> No
         assert member.reply(UpdateRaftVoterResponse).error_code == error.code
 
 
-def test_a_voter_corrects_what_the_log_says_of_it() -> None:
+def test_a_voter_corrects_its_endpoints_in_the_log() -> None:
     member = Member(supported_kraft_versions=(0, 2))
     member.follow(2, 1)
     for _ in range(2):
@@ -278,7 +278,7 @@ def test_a_lost_disk_is_removed_before_its_node_joins_again() -> None:
     assert (request.voter_id, request.voter_directory_id) == (1, directory(1))
 
 
-def test_static_voters_cannot_change_until_all_are_ready_for_the_upgrade() -> None:
+def test_static_voters_cannot_change_before_the_upgrade() -> None:
     member = Member(static=True)
     member.elect()
     end = member.log.end_offset
@@ -300,7 +300,7 @@ def test_static_voters_cannot_change_until_all_are_ready_for_the_upgrade() -> No
     assert sorted(member.consensus.voters.replicas) == [key(1), key(2), key(3)]
 
 
-def test_a_follower_takes_voters_from_the_log_and_drops_them_with_it() -> None:
+def test_truncating_a_voters_record_restores_the_previous_voters() -> None:
     leader = established()
     leader.ask(remove(3), 0)
     member = Member()
@@ -313,7 +313,7 @@ def test_a_follower_takes_voters_from_the_log_and_drops_them_with_it() -> None:
     assert sorted(member.consensus.voters.by_id) == [1, 2, 3]
 
 
-def test_new_voters_are_told_who_leads() -> None:
+def test_a_leader_sends_begin_quorum_epoch_to_new_voters() -> None:
     member = established()
     member.ask(add(4, ack_when_committed=False), 1)
     member.answer(member.sent(ApiVersionsRequest)[0][0], versions(0, 1))

@@ -63,7 +63,7 @@ def test_a_follower_fetches_from_its_end_with_its_last_epoch() -> None:
     assert (request.replica_state.replica_id, request.cluster_id, request.max_wait_ms) == (1, "cluster", 500)
 
 
-def test_a_voter_fetches_on_only_when_its_log_is_durable() -> None:
+def test_a_voter_fetches_only_when_its_log_is_durable() -> None:
     """The offset of a fetch tells the leader what counts for the majority."""
     member = Member()
     member.auto_flush = False
@@ -96,7 +96,7 @@ def test_a_flush_from_before_a_truncation_does_not_count() -> None:
     assert member.sent(FetchRequest)
 
 
-def test_what_a_cut_leaves_is_flushed_though_a_flush_was_under_way() -> None:
+def test_a_truncation_during_a_flush_starts_another_flush() -> None:
     """Who looks for a leader fetches with a log that is not durable yet; else it would never fetch again."""
     member = Member()
     member.auto_flush = False
@@ -114,14 +114,14 @@ def test_what_a_cut_leaves_is_flushed_though_a_flush_was_under_way() -> None:
     assert member.sent(FetchRequest)
 
 
-def test_a_follower_never_holds_more_for_committed_than_it_has() -> None:
+def test_a_followers_high_watermark_never_exceeds_its_log() -> None:
     member = Member()
     member.follow(2, 1)
     member.answer(member.sent(FetchRequest)[0][0], fetched(2, 1, records=batch(0, 1, 2), high_watermark=50))
     assert member.high_watermarks == [2]
 
 
-def test_broken_or_misplaced_records_are_not_written() -> None:
+def test_corrupt_or_misplaced_batches_are_not_written() -> None:
     good, late = batch(0, 1), batch(5, 1)
     broken = bytearray(batch(1, 1))
     broken[-1] ^= 1
@@ -137,7 +137,7 @@ def test_broken_or_misplaced_records_are_not_written() -> None:
     assert member.sent(FetchRequest)[0][0].to.id < 0, "the leader is given a pause, others are asked"
 
 
-def test_a_follower_cuts_its_log_where_it_diverges() -> None:
+def test_a_follower_truncates_where_its_log_diverges() -> None:
     member = Member(log=((1, 2), (2, 3)))
     member.follow(2, 4)
     member.answer(member.sent(FetchRequest)[0][0], fetched(2, 4, diverging=OffsetAndEpoch(4, 1)))
@@ -146,7 +146,7 @@ def test_a_follower_cuts_its_log_where_it_diverges() -> None:
     assert request.topics[0].partitions[0].fetch_offset == 2
 
 
-def test_a_leader_that_wants_committed_records_back_is_not_followed() -> None:
+def test_truncating_committed_records_raises_an_error() -> None:
     member = Member(log=((1, 5),))
     member.follow(2, 1)
     member.answer(member.sent(FetchRequest)[0][0], fetched(2, 1, high_watermark=5))
@@ -154,7 +154,7 @@ def test_a_leader_that_wants_committed_records_back_is_not_followed() -> None:
         member.answer(member.sent(FetchRequest)[0][0], fetched(2, 1, diverging=OffsetAndEpoch(3, 1)))
 
 
-def test_a_follower_that_is_too_far_behind_takes_the_snapshot_piece_by_piece() -> None:
+def test_a_follower_far_behind_fetches_the_snapshot_in_chunks() -> None:
     member = Member()
     member.follow(2, 7)
     snapshot = OffsetAndEpoch(40, 6)
@@ -173,7 +173,7 @@ def test_a_follower_that_is_too_far_behind_takes_the_snapshot_piece_by_piece() -
     assert (asked_log.fetch_offset, asked_log.last_fetched_epoch) == (40, 6)
 
 
-def test_a_snapshot_that_is_gone_is_asked_for_no_more() -> None:
+def test_a_deleted_snapshot_is_no_longer_fetched() -> None:
     member = Member()
     member.follow(2, 7)
     snapshot = OffsetAndEpoch(40, 6)
@@ -184,7 +184,7 @@ def test_a_snapshot_that_is_gone_is_asked_for_no_more() -> None:
     assert member.sent(FetchRequest)
 
 
-def test_a_follower_without_answers_stands_for_election_after_the_fetch_timeout() -> None:
+def test_a_follower_without_responses_starts_a_pre_vote_after_the_fetch_timeout() -> None:
     member = Member()
     member.follow(2, 1)
     member.wait(1_999)
@@ -203,7 +203,7 @@ def test_an_observer_finds_the_leader_through_bootstrap_servers() -> None:
     assert (send.to.id, send.to.host, request.topics[0].partitions[0].current_leader_epoch) == (3, "host3", 5)
 
 
-def test_a_bootstrap_server_that_leads_is_followed_and_its_records_taken_at_once() -> None:
+def test_records_of_a_bootstrap_server_that_leads_are_appended_at_once() -> None:
     member = Member(voters=(2, 3), stored=None)
     member.answer(member.sent(FetchRequest)[0][0], fetched(2, 0, records=batch(0, 0)))
     assert member.consensus.leader_id == 2
@@ -267,7 +267,7 @@ def test_a_fetch_waits_for_the_high_watermark_to_rise() -> None:
     assert part(member).high_watermark == 4, "who knows less is answered at once"
 
 
-def test_a_fetch_is_answered_when_its_patience_ends() -> None:
+def test_a_fetch_is_answered_at_its_deadline() -> None:
     member = leading()
     member.ask(fetch_request(epoch=1, offset=3, last_epoch=1, max_wait_ms=100, high_watermark=3), 18, "parked")
     member.wait(99)
@@ -276,7 +276,7 @@ def test_a_fetch_is_answered_when_its_patience_ends() -> None:
     assert part(member, "parked").records == b""
 
 
-def test_waiting_fetches_are_sent_away_when_leadership_ends() -> None:
+def test_waiting_fetches_fail_when_leadership_ends() -> None:
     member = leading()
     member.ask(fetch_request(epoch=1, offset=3, last_epoch=1, high_watermark=3), 18, "parked")
     member.ask(begin(3, 2), 1)
@@ -287,7 +287,7 @@ def test_waiting_fetches_are_sent_away_when_leadership_ends() -> None:
     assert member.reply(FetchResponse, "parked").node_endpoints[0].host == "host3"
 
 
-def test_a_follower_that_diverges_is_told_where() -> None:
+def test_a_diverging_follower_gets_the_diverging_epoch() -> None:
     member = leading(log=((1, 4), (3, 2)))
     for offset, epoch, expected in ((6, 2, (4, 1)), (5, 1, (4, 1)), (20, 3, (6, 3))):
         member.ask(fetch_request(epoch=4, offset=offset, last_epoch=epoch), 18)
@@ -311,7 +311,7 @@ def test_a_follower_of_an_epoch_that_the_leader_never_had_starts_over() -> None:
     assert follower.effects.writes == [Truncate(0)]
 
 
-def test_a_follower_before_the_log_is_told_of_the_snapshot() -> None:
+def test_a_follower_before_the_log_start_gets_the_snapshot_id() -> None:
     member = leading(log=((1, 4), (3, 2)))
     member.log.snapshot(OffsetAndEpoch(4, 1), b"snapshot", trim=True)
     for offset, epoch in ((0, 0), (2, 1)):
@@ -340,7 +340,7 @@ def snapshot_request(position: int, max_bytes: int) -> FetchSnapshotRequest:
     return FetchSnapshotRequest(replica_id=2, max_bytes=max_bytes, topics=[topic], cluster_id="cluster")
 
 
-def test_fetches_of_another_epoch_cluster_or_partition_are_refused() -> None:
+def test_fetches_for_another_epoch_cluster_or_partition_are_rejected() -> None:
     member = leading(log=((1, 1),))
     for epoch, error in ((1, FencedLeaderEpoch), (3, UnknownLeaderEpoch)):
         member.ask(fetch_request(epoch=epoch, offset=0), 18)
@@ -368,7 +368,7 @@ def test_a_node_without_a_leader_answers_fetches_too() -> None:
     assert part(leader).error_code in (NotLeader.code, BrokerNotAvailable.code)
 
 
-def test_a_majority_that_fetches_keeps_the_leader_in_office() -> None:
+def test_fetches_of_a_majority_keep_the_leader() -> None:
     member = leading()
     for _ in range(10):
         member.wait(2_500)
@@ -388,7 +388,7 @@ def test_a_replica_from_another_directory_is_no_voter() -> None:
     assert member.consensus.high_watermark is None
 
 
-def test_the_quorum_is_described_by_its_leader_alone() -> None:
+def test_only_the_leader_describes_the_quorum() -> None:
     member = leading()
     member.ask(fetch_request(2, epoch=1, offset=3, last_epoch=1, max_wait_ms=0), 18)
     member.now += 10

@@ -107,7 +107,7 @@ def change_voters(sim: Simulation, chaos: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_voters_come_and_go_amid_chaos(seed: int) -> None:
+def test_voters_change_amid_chaos(seed: int) -> None:
     sim = Simulation(seed=seed, voters=3, observers=2)
     chaos = Random(seed)
     for _ in range(10):
@@ -139,7 +139,7 @@ def test_an_isolated_leader_commits_nothing_and_resigns(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_cut_off_follower_disturbs_nobody_when_it_returns(seed: int) -> None:
+def test_an_isolated_follower_returns_without_an_election(seed: int) -> None:
     """Pre-votes (KIP-996): its epoch did not rise while it was away, so the leader stays."""
     sim = Simulation(seed=seed, voters=3)
     leader = sim.run_until_leader()
@@ -169,7 +169,7 @@ def test_a_member_without_pre_votes_can_share_the_quorum(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_leader_that_dies_is_replaced_before_any_timeout(seed: int) -> None:
+def test_a_dead_leader_is_replaced_before_any_timeout(seed: int) -> None:
     """Its connections break, and the others need not wait for what it no longer says."""
     sim = Simulation(seed=seed, voters=3 if seed % 2 else 5)
     leader = sim.run_until_leader()
@@ -180,7 +180,7 @@ def test_a_leader_that_dies_is_replaced_before_any_timeout(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_leader_whose_connections_break_now_and_then_stays(seed: int) -> None:
+def test_occasional_broken_connections_do_not_replace_the_leader(seed: int) -> None:
     sim = Simulation(seed=seed, voters=3)
     leader = sim.run_until_leader()
     sim.run(2_000)
@@ -253,7 +253,7 @@ def test_a_removed_leader_commits_its_removal_and_resigns(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_controller_joins_by_itself_and_replaces_its_lost_disk(seed: int) -> None:
+def test_a_controller_auto_joins_and_replaces_its_lost_disk(seed: int) -> None:
     sim = Simulation(seed=seed, voters=3)
     leader = sim.run_until_leader()
     work(sim, 1_000)

@@ -111,7 +111,7 @@ def test_connections_are_limited_by_address(address: str | None) -> None:
         ({"user": "ann"}, ("producer_byte_rate", float("nan"))),
     ],
 )
-def test_quotas_must_make_sense(entity: dict[str, str | None], op: tuple[str, float | None]) -> None:
+def test_invalid_quotas_are_rejected(entity: dict[str, str | None], op: tuple[str, float | None]) -> None:
     assert limit(Cluster(), entity, op) == InvalidRequest.code
 
 
@@ -127,7 +127,7 @@ def forbid(cluster: Cluster, **wanted: object) -> list[str] | int:
     return result.error_code or sorted(each.resource_name for each in result.matching_acls)
 
 
-def test_a_rule_is_added_once() -> None:
+def test_an_acl_is_added_once() -> None:
     cluster = Cluster()
     assert allow(cluster, {}, {}, {"operation": 4}) == [0, 0, 0]
     assert len(cluster.image.acls) == 2
@@ -147,11 +147,11 @@ def test_a_rule_is_added_once() -> None:
         {"principal": "ann"},
     ],
 )
-def test_a_rule_names_one_thing(wrong: dict[str, object]) -> None:
+def test_an_invalid_acl_is_rejected(wrong: dict[str, object]) -> None:
     assert allow(Cluster(), wrong, {}) == [InvalidRequest.code, 0]
 
 
-def test_rules_are_removed_by_filters() -> None:
+def test_acls_are_removed_by_filters() -> None:
     names: list[dict[str, object]] = [
         {"resource_name": "*"},
         {"resource_name": "orders"},
@@ -171,7 +171,7 @@ def test_rules_are_removed_by_filters() -> None:
         assert len(cluster.image.acls) == 4 - len(found)
 
 
-def test_a_filter_must_be_known() -> None:
+def test_an_unknown_filter_is_rejected() -> None:
     assert forbid(Cluster(), operation=0) == InvalidRequest.code
     assert forbid(Cluster(), pattern_type_filter=0) == InvalidRequest.code
 
@@ -192,7 +192,7 @@ def password(name: str = "ann", mechanism: int = 1, iterations: int = 4096) -> S
     )
 
 
-def test_a_credential_is_made_of_the_salted_password_as_in_rfc_7677() -> None:
+def test_a_credential_is_derived_from_the_salted_password_as_in_rfc_7677() -> None:
     cluster = Cluster()
     upsertion = password()
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
@@ -216,13 +216,13 @@ def test_a_credential_is_made_of_the_salted_password_as_in_rfc_7677() -> None:
         (ScramCredentialDeletion(name="ann", mechanism=1), ResourceNotFound),
     ],
 )
-def test_a_credential_must_be_acceptable(
+def test_an_unacceptable_credential_is_rejected(
     alteration: ScramCredentialDeletion | ScramCredentialUpsertion, error: type[ApiError]
 ) -> None:
     assert credentials(Cluster(), alteration) == [error.code]
 
 
-def test_a_user_is_named_once_and_from_3_5_on() -> None:
+def test_scram_needs_3_5_and_a_user_can_occur_once() -> None:
     assert credentials(Cluster(), password(), password(mechanism=2)) == [DuplicateResource.code]
     assert credentials(Cluster(metadata_version=10), password()) == [UnsupportedVersion.code]
 
@@ -243,7 +243,7 @@ def make_token(cluster: Cluster, principal: str = "User:ann", **request: object)
     return cluster.apply(decision).hmac
 
 
-def test_a_token_lives_a_day_is_renewed_and_never_outlives_its_last() -> None:
+def test_a_token_is_renewed_up_to_its_maximum_lifetime() -> None:
     cluster = Cluster(settings=SECRET)
     named = make_token(cluster, renewers=[CreatableRenewers(principal_type="User", principal_name="bob")])
     token = cluster.image.tokens["token-0"]
@@ -263,7 +263,7 @@ def test_a_token_lives_a_day_is_renewed_and_never_outlives_its_last() -> None:
         )
 
 
-def test_a_token_ends_when_told_or_when_it_is_over() -> None:
+def test_a_token_is_removed_on_request_or_when_it_expires() -> None:
     cluster = Cluster(settings=SECRET)
     named = make_token(cluster)
     later = ExpireDelegationTokenRequest(hmac=named, expiry_time_period_ms=10)

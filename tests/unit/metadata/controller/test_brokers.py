@@ -50,7 +50,7 @@ def test_a_broker_of_another_cluster_is_refused() -> None:
         ([directory(2)], "already registered"),
     ],
 )
-def test_directories_must_be_some_and_the_brokers_own(log_dirs: list[bytes], why: str) -> None:
+def test_invalid_log_directories_are_rejected(log_dirs: list[bytes], why: str) -> None:
     with pytest.raises(InvalidRegistration, match=why):
         Cluster(2).register(1, log_dirs=log_dirs)
 
@@ -66,12 +66,12 @@ def test_before_directory_assignment_directories_are_not_written() -> None:
     "listeners",
     [[Listener(name="")], [Listener(name="A"), Listener(name="A")], [Listener(name="A", security_protocol=9)]],
 )
-def test_listeners_that_the_image_could_not_hold_are_refused(listeners: list[Listener]) -> None:
+def test_invalid_listeners_are_rejected(listeners: list[Listener]) -> None:
     with pytest.raises(InvalidRegistration):
         Cluster().register(1, listeners=listeners)
 
 
-def test_a_broker_must_support_what_is_finalized() -> None:
+def test_a_broker_must_support_the_finalized_features() -> None:
     cluster = Cluster()
     cluster.apply(Decision((FeatureLevelRecord(name=SHARE_VERSION, feature_level=1),), None))
     without = [each for each in BROKER_FEATURES if each.name != SHARE_VERSION]
@@ -84,7 +84,7 @@ def test_a_broker_must_support_what_is_finalized() -> None:
         cluster.register(1, features=[])
 
 
-def test_an_id_is_taken_while_the_session_lasts_and_free_after() -> None:
+def test_a_broker_id_is_taken_while_its_session_lasts() -> None:
     cluster = Cluster(1)
     with pytest.raises(DuplicateBrokerRegistration):
         cluster.register(1)
@@ -93,7 +93,7 @@ def test_an_id_is_taken_while_the_session_lasts_and_free_after() -> None:
     assert cluster.image.brokers[1].fenced
 
 
-def test_a_broker_that_dies_before_its_first_heartbeat_does_not_block_its_next_life() -> None:
+def test_a_broker_that_dies_before_its_first_heartbeat_can_register_again() -> None:
     cluster = Cluster()
     cluster.register(1)
     first = cluster.image.brokers[1].epoch
@@ -103,7 +103,7 @@ def test_a_broker_that_dies_before_its_first_heartbeat_does_not_block_its_next_l
         cluster.beat(1, broker_epoch=first)
 
 
-def test_a_broker_that_registers_again_in_the_same_life_keeps_its_epoch_and_service() -> None:
+def test_an_incarnation_that_registers_again_keeps_its_epoch_and_state() -> None:
     cluster = Cluster()
     cluster.start(1, incarnation_id=uuid(7))
     epoch = cluster.image.brokers[1].epoch
@@ -112,7 +112,7 @@ def test_a_broker_that_registers_again_in_the_same_life_keeps_its_epoch_and_serv
     assert (broker.epoch, broker.fenced, broker.rack) == (epoch, False, "moved")
 
 
-def test_a_broker_comes_into_service_when_it_has_read_its_registration() -> None:
+def test_a_broker_is_unfenced_when_it_has_applied_its_registration() -> None:
     cluster = Cluster()
     cluster.register(1)
     early = cluster.beat(1, current_metadata_offset=cluster.next_offset - 2)
@@ -123,7 +123,7 @@ def test_a_broker_comes_into_service_when_it_has_read_its_registration() -> None
     assert not cluster.image.brokers[1].fenced
 
 
-def test_the_registration_to_read_comes_after_the_records_that_clean_up_a_former_life() -> None:
+def test_the_registration_offset_is_that_of_the_last_record() -> None:
     cluster = Cluster(1, 2)
     cluster.create("t", [1, 2], [1, 2])
     cluster.now_ms += SESSION_MS + 1
@@ -135,7 +135,7 @@ def test_the_registration_to_read_comes_after_the_records_that_clean_up_a_former
     assert not cluster.beat(1, current_metadata_offset=first + 2).is_fenced
 
 
-def test_heartbeats_of_a_former_life_or_a_stranger_are_stale() -> None:
+def test_heartbeats_with_an_old_epoch_or_unknown_id_are_stale() -> None:
     cluster = Cluster(1)
     with pytest.raises(StaleBrokerEpoch):
         cluster.beat(1, broker_epoch=999)
@@ -143,7 +143,7 @@ def test_heartbeats_of_a_former_life_or_a_stranger_are_stale() -> None:
         cluster.beat(2)
 
 
-def test_a_missing_broker_is_fenced_and_others_lead() -> None:
+def test_a_broker_without_a_session_is_fenced_and_others_lead() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("t", [1, 2, 3])
     cluster.stop(1)
@@ -152,7 +152,7 @@ def test_a_missing_broker_is_fenced_and_others_lead() -> None:
     assert (partition.leader_epoch, partition.partition_epoch) == (1, 1)
 
 
-def test_brokers_are_fenced_one_by_one_the_longest_unheard_first() -> None:
+def test_brokers_are_fenced_one_by_one_in_order_of_expiry() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("t", [1, 2])
     cluster.now_ms += 10
@@ -183,7 +183,7 @@ def test_a_broken_connection_shortens_the_session_until_the_next_heartbeat() -> 
     assert cluster.heartbeats.expired_brokers(cluster.now_ms + 501) == [2]
 
 
-def test_a_broker_that_returns_leads_what_only_it_has() -> None:
+def test_a_returning_broker_leads_partitions_that_only_it_has() -> None:
     cluster = Cluster(1, 2)
     cluster.create("t", [1])
     cluster.stop(1)
@@ -193,7 +193,7 @@ def test_a_broker_that_returns_leads_what_only_it_has() -> None:
     assert cluster.partition().leader_epoch == 2
 
 
-def test_a_controlled_shutdown_moves_leaders_then_waits_for_all_to_know() -> None:
+def test_a_controlled_shutdown_moves_leaders_then_waits_for_the_other_brokers() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("t", [1, 2, 3])
     behind = cluster.next_offset - 1
@@ -210,7 +210,7 @@ def test_a_controlled_shutdown_moves_leaders_then_waits_for_all_to_know() -> Non
     assert cluster.image.brokers[1].fenced
 
 
-def test_a_controlled_shutdown_waits_while_it_leads_what_no_other_can() -> None:
+def test_a_controlled_shutdown_waits_while_no_other_broker_can_lead() -> None:
     cluster = Cluster(1, 2)
     cluster.create("t", [1])
     reply = cluster.beat(1, want_shut_down=True)
@@ -221,7 +221,7 @@ def test_a_controlled_shutdown_waits_while_it_leads_what_no_other_can() -> None:
     assert cluster.beat(1, want_shut_down=True).should_shut_down
 
 
-def test_a_broker_that_was_let_go_may_come_back_at_once() -> None:
+def test_a_broker_that_shut_down_can_register_at_once() -> None:
     cluster = Cluster(1, 2)
     assert cluster.beat(1, want_shut_down=True).should_shut_down
     cluster.register(1)
@@ -242,7 +242,7 @@ def test_a_broker_may_ask_to_be_fenced() -> None:
     assert (cluster.partition().leader, cluster.partition().isr) == (2, (2,))
 
 
-def test_a_new_controller_gives_every_broker_in_service_a_whole_session() -> None:
+def test_a_new_controller_gives_every_unfenced_broker_a_full_session() -> None:
     cluster = Cluster(1, 2)
     cluster.stop(2)
     heartbeats = Heartbeats(SESSION_MS)
@@ -274,7 +274,7 @@ def test_failed_directories_take_their_replicas_out_of_sync() -> None:
     assert cluster.written == []
 
 
-def test_a_broker_does_not_lead_from_a_directory_that_failed_while_it_was_away() -> None:
+def test_a_broker_does_not_lead_in_a_directory_that_failed_while_it_was_fenced() -> None:
     cluster = Cluster(2)
     both = [directory(1, 0), directory(1, 1)]
     cluster.start(1, log_dirs=both)
@@ -290,7 +290,7 @@ def test_a_broker_does_not_lead_from_a_directory_that_failed_while_it_was_away()
     assert cluster.partition().leader == NO_LEADER
 
 
-def test_cordoned_directories_are_noted_when_they_change() -> None:
+def test_cordoned_directories_are_recorded_when_they_change() -> None:
     cluster = Cluster(1)
     assert cluster.image.brokers[1].cordoned_log_dirs is None
     cluster.beat(1, cordoned_log_dirs=[directory(1)])
@@ -303,7 +303,7 @@ def test_cordoned_directories_are_noted_when_they_change() -> None:
     assert noted == ()
 
 
-def test_an_operator_takes_a_broker_out() -> None:
+def test_an_operator_unregisters_a_broker() -> None:
     cluster = Cluster(1, 2)
     cluster.create("t", [1, 2])
     request = UnregisterBrokerRequest(broker_id=1)

@@ -76,14 +76,14 @@ def cluster() -> Cluster:
     return cluster
 
 
-def test_settings_are_set_deleted_appended_to_and_subtracted_from(cluster: Cluster) -> None:
+def test_configs_are_set_deleted_appended_to_and_subtracted_from(cluster: Cluster) -> None:
     assert alter(cluster, TOPIC, "t", (SET, "retention.ms", "7"), (APPEND, "cleanup.policy", "compact")) == 0
     assert dict(cluster.image.topic_config("t")) == {"retention.ms": "7", "cleanup.policy": "delete,compact"}
     assert alter(cluster, TOPIC, "t", (SUBTRACT, "cleanup.policy", "delete"), (DELETE, "retention.ms", None)) == 0
     assert dict(cluster.image.topic_config("t")) == {"cleanup.policy": "compact"}
 
 
-def test_what_does_not_change_a_topic_is_not_written_but_brokers_read_again(cluster: Cluster) -> None:
+def test_unchanged_configs_are_written_for_brokers_only(cluster: Cluster) -> None:
     alter(cluster, TOPIC, "t", (SET, "retention.ms", "7"))
     alter(cluster, TOPIC, "t", (SET, "retention.ms", "7"))
     assert cluster.written == []
@@ -92,7 +92,7 @@ def test_what_does_not_change_a_topic_is_not_written_but_brokers_read_again(clus
         assert len(cluster.written) == 1
 
 
-def test_only_asking_changes_nothing(cluster: Cluster) -> None:
+def test_validate_only_changes_nothing(cluster: Cluster) -> None:
     assert alter(cluster, TOPIC, "t", (SET, "retention.ms", "7"), validate_only=True) == 0
     assert not cluster.image.configs
 
@@ -128,7 +128,7 @@ def test_only_asking_changes_nothing(cluster: Cluster) -> None:
         (0, "x", (SET, "a", "b"), UnsupportedVersion),
     ],
 )
-def test_settings_must_be_possible(
+def test_invalid_configs_are_rejected(
     cluster: Cluster, kind: int, name: str, change: tuple[int, str, str | None], error: type[ApiError]
 ) -> None:
     assert alter(cluster, kind, name, change) == error.code
@@ -147,14 +147,14 @@ def test_settings_must_be_possible(
         (CLIENTS, "c", (SET, "metrics", "org.apache.kafka")),
     ],
 )
-def test_every_kind_of_resource_has_settings(
+def test_every_resource_type_has_configs(
     cluster: Cluster, kind: int, name: str, change: tuple[int, str, str | None]
 ) -> None:
     assert alter(cluster, kind, name, change) == 0
     assert dict(cluster.image.config(kind, name)) == {change[1]: change[2]}
 
 
-def test_a_resource_or_a_setting_given_twice_is_refused(cluster: Cluster) -> None:
+def test_repeated_resources_and_configs_are_rejected(cluster: Cluster) -> None:
     assert alter(cluster, TOPIC, "t", (SET, "retention.ms", "1"), (SET, "retention.ms", "2")) == InvalidRequest.code
     resource = incremental.AlterConfigsResource(resource_type=TOPIC, resource_name="t")
     request = incremental.IncrementalAlterConfigsRequest(resources=[resource, resource])
@@ -162,7 +162,7 @@ def test_a_resource_or_a_setting_given_twice_is_refused(cluster: Cluster) -> Non
     assert response.error_code == InvalidRequest.code
 
 
-def test_the_old_way_replaces_all_settings(cluster: Cluster) -> None:
+def test_alter_configs_replaces_all_configs(cluster: Cluster) -> None:
     alter(cluster, TOPIC, "t", (SET, "retention.ms", "7"), (SET, "segment.ms", "9"))
     assert replace_all(cluster, TOPIC, "t", {"retention.ms": "8"}) == 0
     assert dict(cluster.image.topic_config("t")) == {"retention.ms": "8"}
@@ -171,7 +171,7 @@ def test_the_old_way_replaces_all_settings(cluster: Cluster) -> None:
     assert not cluster.image.configs
 
 
-def test_a_policy_sees_what_is_altered_and_may_refuse(cluster: Cluster) -> None:
+def test_a_policy_sees_the_altered_configs_and_may_refuse(cluster: Cluster) -> None:
     seen: list[tuple[ConfigResource, Mapping[str, str | None]]] = []
 
     def policy(resource: ConfigResource, altered: Mapping[str, str | None]) -> None:
@@ -183,7 +183,7 @@ def test_a_policy_sees_what_is_altered_and_may_refuse(cluster: Cluster) -> None:
     assert seen == [(ConfigResource(TOPIC, "t"), {"retention.ms": "7"})]
 
 
-def test_directories_are_cordoned_through_their_broker_and_from_4_3_on(cluster: Cluster) -> None:
+def test_directories_are_cordoned_by_their_broker_from_4_3_on(cluster: Cluster) -> None:
     assert alter(cluster, BROKER, "1", (SET, "cordoned.log.dirs", "/a,/b"), forwarded=False) == InvalidConfig.code
     assert alter(cluster, BROKER, "1", (SET, "cordoned.log.dirs", "/a,/b")) == 0
     assert alter(cluster, BROKER, "1", (SET, "cordoned.log.dirs", "/b"), forwarded=False) == 0
@@ -191,7 +191,7 @@ def test_directories_are_cordoned_through_their_broker_and_from_4_3_on(cluster: 
     assert alter(old, BROKER, "1", (SET, "cordoned.log.dirs", "/a")) == InvalidConfig.code
 
 
-def test_with_elr_min_isr_is_the_clusters_and_a_new_one_clears_what_was_eligible() -> None:
+def test_with_elr_a_new_min_isr_clears_eligible_leader_replicas() -> None:
     cluster = Cluster(1, 2, 3, elr=True)
     cluster.create("t", [1, 2, 3], configs={"min.insync.replicas": "3"})
     cluster.stop(1)
@@ -206,7 +206,7 @@ def test_with_elr_min_isr_is_the_clusters_and_a_new_one_clears_what_was_eligible
     assert cluster.written[-1] == ClearElrRecord(topic_name="")
 
 
-def test_a_new_min_isr_does_not_forget_who_has_the_data_of_a_partition_without_a_leader() -> None:
+def test_a_new_min_isr_keeps_the_elr_of_a_partition_without_a_leader() -> None:
     cluster = Cluster(1, 2, elr=True)
     cluster.create("t", [1, 2], configs={"min.insync.replicas": "2"})
     cluster.stop(1)
@@ -227,7 +227,7 @@ def update(cluster: Cluster, *updates: tuple[str, int, int], validate_only: bool
     return reply.error_code, reply.error_message
 
 
-def test_features_are_raised_and_lowered_with_consent(cluster: Cluster) -> None:
+def test_features_are_upgraded_and_downgraded(cluster: Cluster) -> None:
     assert update(cluster, (SHARE_VERSION, 1, 1), validate_only=True) == (0, None)
     assert cluster.image.features.level(SHARE_VERSION) == 0
     assert update(cluster, (SHARE_VERSION, 1, 1)) == (0, None)
@@ -250,7 +250,7 @@ def test_features_are_raised_and_lowered_with_consent(cluster: Cluster) -> None:
         (KRAFT_VERSION, 0, 2, "Can't downgrade the version of this feature"),
     ],
 )
-def test_levels_must_be_possible(cluster: Cluster, name: str, level: int, kind: int, why: str) -> None:
+def test_invalid_feature_levels_are_rejected(cluster: Cluster, name: str, level: int, kind: int, why: str) -> None:
     code, message = update(cluster, (name, level, kind))
     assert code == InvalidUpdateVersion.code
     assert message is not None
@@ -277,7 +277,7 @@ def test_a_downgrade_that_loses_nothing_is_allowed() -> None:
     assert cluster.image.features.metadata_version == 20
 
 
-def test_eligible_leader_replicas_need_a_level_and_one_min_isr_for_all(cluster: Cluster) -> None:
+def test_enabling_elr_moves_min_isr_to_the_cluster_level(cluster: Cluster) -> None:
     old = Cluster(1, metadata_version=22)
     code, message = update(old, (ELR_VERSION, 1, 1))
     assert (code, "depends on metadata.version level 23" in str(message)) == (InvalidUpdateVersion.code, True)
@@ -288,7 +288,7 @@ def test_eligible_leader_replicas_need_a_level_and_one_min_isr_for_all(cluster: 
     assert not cluster.image.broker_config(1)
 
 
-def test_the_quorums_version_is_left_to_the_quorum(cluster: Cluster) -> None:
+def test_the_kraft_version_is_left_to_the_quorum(cluster: Cluster) -> None:
     key = FeatureUpdateKey(feature=KRAFT_VERSION, max_version_level=1)
     request = UpdateFeaturesRequest(feature_updates=[key])
     decision = update_features(cluster.view, request, kraft_version=0, voters=[])
@@ -298,13 +298,13 @@ def test_the_quorums_version_is_left_to_the_quorum(cluster: Cluster) -> None:
     assert requested_kraft_version(request) is None
 
 
-def test_one_bad_feature_spoils_all(cluster: Cluster) -> None:
+def test_one_invalid_feature_fails_the_request(cluster: Cluster) -> None:
     code, _ = update(cluster, (SHARE_VERSION, 1, 1), ("no.such", 1, 1))
     assert code == InvalidUpdateVersion.code
     assert cluster.image.features.level(SHARE_VERSION) == 0
 
 
-def test_an_empty_log_begins_with_the_bootstrap_records_in_a_transaction() -> None:
+def test_an_empty_log_starts_with_the_bootstrap_records_in_a_transaction() -> None:
     view = ControllerView(EMPTY, ControllerOptions(node_id=1, cluster_id="c", settings={"min.insync.replicas": "2"}))
     bootstrap = [
         FeatureLevelRecord(name=METADATA_VERSION, feature_level=30),
@@ -325,14 +325,14 @@ def test_an_empty_log_begins_with_the_bootstrap_records_in_a_transaction() -> No
     assert again.records == (AbortTransactionRecord(reason="Controller failover"), *decision.records)
 
 
-def test_an_old_cluster_begins_with_one_batch() -> None:
+def test_an_old_cluster_starts_with_one_batch() -> None:
     view = ControllerView(EMPTY, ControllerOptions(node_id=1, cluster_id="c"))
     bootstrap = [FeatureLevelRecord(name=METADATA_VERSION, feature_level=11)]
     decision = activate(view, bootstrap)
     assert (decision.records, decision.atomic) == (tuple(bootstrap), True)
 
 
-def test_what_a_former_controller_left_half_done_is_aborted(cluster: Cluster) -> None:
+def test_an_open_transaction_of_an_earlier_controller_is_aborted(cluster: Cluster) -> None:
     assert activate(cluster.view, []).records == ()
     aborted = activate(cluster.view, [], in_transaction=True)
     assert aborted.records == (AbortTransactionRecord(reason="Controller failover"),)

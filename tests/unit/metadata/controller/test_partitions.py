@@ -125,18 +125,18 @@ def test_before_3_6_a_shrinking_isr_raises_the_leader_epoch() -> None:
         ({"leader_recovery_state": 7}, InvalidRequest),
     ],
 )
-def test_a_change_upon_what_is_not_is_refused(
+def test_an_isr_change_of_an_unknown_partition_is_rejected(
     cluster: Cluster, changes: dict[str, object], error: type[ApiError]
 ) -> None:
     assert set_isr(cluster, 1, 2, **changes).error_code == error.code
 
 
 @pytest.mark.parametrize("isr", [[], [2], [1, 1], [1, 4]])
-def test_the_isr_has_the_leader_and_replicas_each_once(cluster: Cluster, isr: list[int]) -> None:
+def test_an_invalid_isr_is_rejected(cluster: Cluster, isr: list[int]) -> None:
     assert set_isr(cluster, *isr).error_code == InvalidRequest.code
 
 
-def test_only_brokers_in_service_in_their_present_life_may_be_in_sync(cluster: Cluster) -> None:
+def test_only_unfenced_brokers_with_the_current_epoch_can_join_the_isr(cluster: Cluster) -> None:
     set_isr(cluster, 1)
     former = [alter.BrokerState(broker_id=1), alter.BrokerState(broker_id=2, broker_epoch=0)]
     assert set_isr(cluster, new_isr_with_epochs=former).error_code == IneligibleReplica.code
@@ -147,7 +147,7 @@ def test_only_brokers_in_service_in_their_present_life_may_be_in_sync(cluster: C
     assert set_isr(cluster, 1, 3).error_code == IneligibleReplica.code
 
 
-def test_a_leader_of_a_former_life_changes_nothing(cluster: Cluster) -> None:
+def test_an_isr_change_with_a_stale_broker_epoch_is_rejected(cluster: Cluster) -> None:
     with pytest.raises(StaleBrokerEpoch):
         alter_partition(cluster.view, alter.AlterPartitionRequest(broker_id=1, broker_epoch=999))
 
@@ -193,7 +193,7 @@ def test_the_preferred_leader_is_elected_on_demand(cluster: Cluster) -> None:
     assert cluster.partition().leader == 1
 
 
-def test_an_election_for_all_mentions_only_what_was_elected(cluster: Cluster) -> None:
+def test_an_election_of_all_partitions_lists_only_elected_ones(cluster: Cluster) -> None:
     cluster.create("u", [2, 1])
     cluster.stop(1)
     cluster.start(1)
@@ -203,7 +203,7 @@ def test_an_election_for_all_mentions_only_what_was_elected(cluster: Cluster) ->
     assert {each.topic: len(each.partition_result) for each in reply.replica_election_results} == {"t": 1, "u": 0}
 
 
-def test_an_unclean_election_on_demand_needs_no_setting() -> None:
+def test_a_requested_unclean_election_needs_no_config() -> None:
     cluster = Cluster(1, 2)
     cluster.create("t", [1, 2])
     assert elect(cluster, 1, 0) == [ElectionNotNeeded.code]
@@ -247,7 +247,7 @@ def test_partitions_without_leader_get_one_once_unclean_elections_are_allowed() 
     assert cluster.partition("u").leader == 2
 
 
-def test_a_move_adds_then_removes_when_the_new_are_in_sync(cluster: Cluster) -> None:
+def test_a_reassignment_completes_when_its_new_replicas_are_in_sync(cluster: Cluster) -> None:
     assert move(cluster, [4, 1]) == 0
     moving = cluster.partition()
     assert (moving.replicas, moving.adding, moving.removing) == ((4, 1, 2, 3), (4,), (2, 3))
@@ -260,19 +260,19 @@ def test_a_move_adds_then_removes_when_the_new_are_in_sync(cluster: Cluster) -> 
     assert done.leader_epoch == moving.leader_epoch + 1
 
 
-def test_a_leader_that_moves_away_is_told_that_another_leads(cluster: Cluster) -> None:
+def test_a_leader_that_is_reassigned_gets_new_leader_elected(cluster: Cluster) -> None:
     move(cluster, [4, 2, 3])
     assert set_isr(cluster, 1, 2, 3, 4).error_code == NewLeaderElected.code
     assert (cluster.partition().leader, cluster.partition().isr) == (4, (2, 3, 4))
 
 
-def test_another_order_of_the_same_replicas_is_no_move(cluster: Cluster) -> None:
+def test_reordering_replicas_is_no_reassignment(cluster: Cluster) -> None:
     assert move(cluster, [3, 2, 1]) == 0
     partition = cluster.partition()
     assert (partition.replicas, partition.is_reassigning, partition.leader) == ((3, 2, 1), False, 1)
 
 
-def test_a_move_can_be_cancelled(cluster: Cluster) -> None:
+def test_a_reassignment_can_be_cancelled(cluster: Cluster) -> None:
     assert move(cluster, None) == NoReassignmentInProgress.code
     move(cluster, [4])
     assert move(cluster, None) == 0
@@ -280,7 +280,7 @@ def test_a_move_can_be_cancelled(cluster: Cluster) -> None:
     assert (partition.replicas, partition.isr, partition.is_reassigning) == ((1, 2, 3), (1, 2, 3), False)
 
 
-def test_a_move_is_not_cancelled_if_only_the_new_are_in_sync() -> None:
+def test_a_reassignment_is_not_cancelled_if_only_new_replicas_are_in_sync() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("t", [1])
     move(cluster, [2, 3])
@@ -290,7 +290,7 @@ def test_a_move_is_not_cancelled_if_only_the_new_are_in_sync() -> None:
     assert move(cluster, None) == InvalidReplicaAssignment.code
 
 
-def test_a_move_replaces_another_and_who_is_on_the_way_still_is(cluster: Cluster) -> None:
+def test_a_replaced_reassignment_keeps_its_adding_replicas(cluster: Cluster) -> None:
     cluster.start(5)
     move(cluster, [4, 1])
     assert move(cluster, [4, 5]) == 0
@@ -300,7 +300,7 @@ def test_a_move_replaces_another_and_who_is_on_the_way_still_is(cluster: Cluster
     assert sorted(cluster.partition().replicas) == [1, 2, 3]
 
 
-def test_moves_must_be_possible(cluster: Cluster) -> None:
+def test_invalid_reassignments_are_rejected(cluster: Cluster) -> None:
     assert move(cluster, [1, 9]) == InvalidReplicaAssignment.code
     assert move(cluster, [1, 1]) == InvalidReplicaAssignment.code
     assert move(cluster, []) == InvalidReplicaAssignment.code
@@ -311,7 +311,7 @@ def test_moves_must_be_possible(cluster: Cluster) -> None:
     assert move(cluster, [4, 3, 2], **unchanged) == 0
 
 
-def test_moves_under_way_are_listed(cluster: Cluster) -> None:
+def test_ongoing_reassignments_are_listed(cluster: Cluster) -> None:
     cluster.create("u", [1])
     move(cluster, [4, 1, 2])
     for topics in (None, [ListPartitionReassignmentsTopics(name=each, partition_indexes=[0, 9]) for each in "tux"]):
@@ -333,7 +333,7 @@ def assign_directory(cluster: Cluster, broker: int, chosen: bytes, topic_id: byt
     return reply.directories[0].topics[0].partitions[0].error_code
 
 
-def test_a_broker_says_where_its_replicas_are(cluster: Cluster) -> None:
+def test_a_broker_reports_the_directories_of_its_replicas(cluster: Cluster) -> None:
     cluster.start(5, log_dirs=[directory(5, 0), directory(5, 1)])
     cluster.create("u", [5, 1])
     assert assign_directory(cluster, 5, directory(5, 1), cluster.topic_id("u")) == 0
@@ -359,7 +359,7 @@ def test_directories_are_assigned_from_3_7_on() -> None:
         assign_directory(cluster, 1, directory(1), cluster.topic_id())
 
 
-def test_below_min_isr_who_left_cleanly_may_still_lead() -> None:
+def test_below_min_isr_a_replica_that_left_cleanly_is_eligible() -> None:
     cluster = Cluster(1, 2, 3, elr=True)
     cluster.create("t", [1, 2, 3], configs={"min.insync.replicas": "2"})
     cluster.stop(1)

@@ -338,7 +338,7 @@ def finish(walk: Walk) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(8))
-def test_whatever_happens_the_metadata_makes_sense(chunk: int) -> None:
+def test_random_walks_keep_the_metadata_consistent(chunk: int) -> None:
     for seed in range(chunk * SEEDS // 8, (chunk + 1) * SEEDS // 8):
         walk = Walk(seed)
         for number in range(STEPS):

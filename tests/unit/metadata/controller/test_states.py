@@ -113,7 +113,7 @@ def test_one_image_may_hold_several_steps(old: ReplicaState, new: ReplicaState, 
 
 
 @pytest.mark.parametrize(("old", "new"), [(ONLINE, NEW), (OFFLINE, NEW), (STARTED, OFFLINE), (SUCCESSFUL, ONLINE)])
-def test_no_way_leads_through_another_life(old: ReplicaState, new: ReplicaState) -> None:
+def test_no_steps_lead_through_non_existent(old: ReplicaState, new: ReplicaState) -> None:
     with pytest.raises(AssertionError, match="no legal steps"):
         find_steps(old, new)
 
@@ -363,7 +363,7 @@ def test_a_deletion_is_over_when_all_brokers_have_removed_their_replicas(tracked
     assert tracked.tracker.replica_counts() == dict.fromkeys((NEW, ONLINE, OFFLINE, STARTED, SUCCESSFUL), 0)
 
 
-def test_a_recreated_topic_does_not_hide_that_the_old_one_is_there(tracked: Tracked) -> None:
+def test_a_recreated_topic_does_not_hide_the_deletion_of_the_old_one(tracked: Tracked) -> None:
     tracked.cluster.stop(3)
     tracked.delete()
     tracked.cluster.create("t", [1, 2])
@@ -387,7 +387,7 @@ def with_directories(*replicas: int) -> Tracked:
     return tracked
 
 
-def test_what_is_in_a_failed_directory_is_not_removed() -> None:
+def test_a_replica_in_an_offline_directory_is_not_removed() -> None:
     tracked = with_directories(1, 2)
     cluster = tracked.cluster
     tracked.delete()
@@ -412,7 +412,7 @@ def test_the_last_replica_in_sync_is_offline_with_its_directory() -> None:
     assert tracked.tracker.replica_counts()[OFFLINE] == 1
 
 
-def test_a_broker_that_is_back_without_having_read_of_a_deletion_has_removed_nothing(tracked: Tracked) -> None:
+def test_a_broker_that_has_not_applied_a_deletion_has_removed_nothing(tracked: Tracked) -> None:
     read = tracked.cluster.image.offset
     tracked.cluster.stop(3)
     tracked.delete()
@@ -421,7 +421,7 @@ def test_a_broker_that_is_back_without_having_read_of_a_deletion_has_removed_not
         assert [{*each.started} for each in tracker.deletions] == [{1, 2, 3}]
 
 
-def test_after_a_failover_the_next_heartbeats_tell_what_is_removed(tracked: Tracked) -> None:
+def test_after_a_failover_the_next_heartbeats_complete_deletions(tracked: Tracked) -> None:
     tracked.cluster.stop(3)
     tracked.delete()
     tracked.cluster.beat(1)
@@ -434,7 +434,7 @@ def test_after_a_failover_the_next_heartbeats_tell_what_is_removed(tracked: Trac
     assert tracked.deletion() == {}
 
 
-def test_a_standby_keeps_only_what_brokers_that_are_away_have_to_remove(tracked: Tracked) -> None:
+def test_a_standby_keeps_only_deletions_of_fenced_brokers(tracked: Tracked) -> None:
     tracked.cluster.stop(3)
     tracked.delete()
     assert [{*each.started} for each in tracked.standby.deletions] == [{1, 2, 3}]
@@ -478,7 +478,7 @@ def test_a_partition_without_a_first_leader_is_counted_as_new() -> None:
     assert apply(RemoveTopicRecord(topic_id=uuid(1))) == {}
 
 
-def test_deletions_that_are_tracked_are_limited(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_tracked_deletions_is_limited(tracked: Tracked, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_tracker, "MAX_DELETIONS", 3)
     tracked.cluster.stop(3)
     for number in range(5):
@@ -491,7 +491,7 @@ def test_deletions_that_are_tracked_are_limited(tracked: Tracked, monkeypatch: p
     assert [*tracked.tracker.deletions] == []
 
 
-def test_counting_the_same_image_again_costs_nothing_and_one_change_costs_the_same_in_any_image() -> None:
+def test_replica_counts_cost_nothing_while_the_image_stays() -> None:
     costs = []
     for size in (10, 3000):
         image = replay(many_topics(size))
@@ -516,7 +516,7 @@ def test_counting_the_same_image_again_costs_nothing_and_one_change_costs_the_sa
 
 
 @pytest.mark.parametrize("chunk", range(8))
-def test_whatever_happens_the_states_are_right(chunk: int) -> None:
+def test_random_walks_keep_the_states_consistent(chunk: int) -> None:
     for seed in range(chunk * 20, (chunk + 1) * 20):
         walk, random = Walk(seed), Random(f"failover {seed}")
         tracked = Tracked(walk.cluster)

@@ -75,7 +75,7 @@ def test_a_topic_is_its_record_then_settings_then_partitions() -> None:
         assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
 
 
-def test_the_answer_shows_every_setting_with_where_it_comes_from() -> None:
+def test_the_response_has_every_config_with_its_source() -> None:
     cluster = Cluster(1, settings={"log.segment.bytes": "1048576"})
     result = cluster.create("t", partitions=1, factor=1, configs={"retention.ms": "5"})
     assert result.configs is not None
@@ -106,7 +106,7 @@ def test_defaults_come_from_the_controllers_file() -> None:
         ("some_name", InvalidTopic),
     ],
 )
-def test_names_must_be_legal_and_free(name: str, error: type[ApiError]) -> None:
+def test_invalid_or_existing_topic_names_are_rejected(name: str, error: type[ApiError]) -> None:
     cluster = Cluster(1)
     cluster.create("taken", [1])
     cluster.create("some.name", [1])
@@ -123,13 +123,13 @@ def test_names_must_be_legal_and_free(name: str, error: type[ApiError]) -> None:
         ([[4]], InvalidReplicaAssignment),
     ],
 )
-def test_assignments_by_hand_must_be_possible(assignments: list[list[int]], error: type[ApiError]) -> None:
+def test_invalid_manual_assignments_are_rejected(assignments: list[list[int]], error: type[ApiError]) -> None:
     cluster = Cluster(1, 2)
     cluster.register(4)
     assert cluster.create("t", *assignments).error_code == error.code
 
 
-def test_assignments_by_hand_exclude_numbers_and_must_have_no_gaps() -> None:
+def test_manual_assignments_exclude_counts_and_gaps() -> None:
     cluster = Cluster(1)
     assert cluster.create("t", [1], factor=1).error_code == InvalidRequest.code
     assert cluster.create("t", [1], partitions=1).error_code == InvalidRequest.code
@@ -139,7 +139,7 @@ def test_assignments_by_hand_exclude_numbers_and_must_have_no_gaps() -> None:
     assert reply.topics[0].error_code == InvalidReplicaAssignment.code
 
 
-def test_a_fenced_broker_by_hand_is_a_replica_out_of_sync() -> None:
+def test_a_manually_assigned_fenced_broker_is_not_in_sync() -> None:
     cluster = Cluster(1)
     cluster.register(2)
     cluster.create("t", [2, 1])
@@ -156,11 +156,11 @@ def test_a_fenced_broker_by_hand_is_a_replica_out_of_sync() -> None:
         (1, 3, InvalidReplicationFactor),
     ],
 )
-def test_numbers_must_be_possible(partitions: int, factor: int, error: type[ApiError]) -> None:
+def test_invalid_partition_and_replica_counts_are_rejected(partitions: int, factor: int, error: type[ApiError]) -> None:
     assert Cluster(1, 2).create("t", partitions=partitions, factor=factor).error_code == error.code
 
 
-def test_without_a_broker_in_service_nothing_can_be_placed() -> None:
+def test_placement_needs_an_unfenced_broker() -> None:
     cluster = Cluster()
     cluster.register(1)
     result = cluster.create("t", partitions=1, factor=1)
@@ -181,13 +181,13 @@ def test_a_setting_without_a_value_is_refused() -> None:
     assert reply.topics[0].error_code == InvalidConfig.code
 
 
-def test_only_asking_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     cluster = Cluster(1)
     assert cluster.create("t", [1], validate_only=True).error_code == 0
     assert not cluster.image.topics
 
 
-def test_one_bad_topic_spoils_only_its_own_answer_and_a_name_given_twice_none_is_made() -> None:
+def test_an_invalid_topic_fails_alone_and_a_repeated_one_is_not_created() -> None:
     cluster = Cluster(1)
     topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in ("a", "b", "a", "?")]
     reply = cluster.apply(create_topics(cluster.view, CreateTopicsRequest(topics=topics), context(cluster)))
@@ -196,7 +196,7 @@ def test_one_bad_topic_spoils_only_its_own_answer_and_a_name_given_twice_none_is
     assert set(cluster.image.topics) == {"b"}
 
 
-def test_a_request_makes_no_more_partitions_than_a_batch_can_hold() -> None:
+def test_a_request_creates_at_most_one_batch_of_partitions() -> None:
     cluster = Cluster(1)
     with pytest.raises(PolicyViolation):
         cluster.create("t", partitions=10_001, factor=1)
@@ -221,7 +221,7 @@ def test_policies_and_quotas_may_refuse_a_topic() -> None:
     assert seen == [NewTopic("t", 2, 1, None, {})]
 
 
-def test_a_topic_is_deleted_by_name_or_id_with_its_settings() -> None:
+def test_a_topic_is_deleted_by_name_or_id_with_its_configs() -> None:
     cluster = Cluster(1)
     cluster.create("a", [1], configs={"retention.ms": "5"})
     cluster.create("b", [1])
@@ -231,7 +231,7 @@ def test_a_topic_is_deleted_by_name_or_id_with_its_settings() -> None:
     assert not cluster.image.configs
 
 
-def test_what_to_delete_must_be_clear() -> None:
+def test_ambiguous_deletions_are_rejected() -> None:
     cluster = Cluster(1)
     for name in ("a", "b", "c"):
         cluster.create(name, [1])
@@ -257,7 +257,7 @@ def test_what_to_delete_must_be_clear() -> None:
     assert set(cluster.image.topics) == {"a", "c"}
 
 
-def test_deletion_can_be_switched_off() -> None:
+def test_topic_deletion_can_be_disabled() -> None:
     with pytest.raises(TopicDeletionDisabled):
         delete(Cluster(1, settings={"delete.topic.enable": "false"}), topic_names=["a"])
 
@@ -274,7 +274,7 @@ def test_a_topic_gets_more_partitions() -> None:
     assert len(cluster.image.topics["t"].partitions) == 4
 
 
-def test_more_partitions_must_be_more_and_as_many_as_assigned() -> None:
+def test_a_partition_count_must_rise_and_match_the_assignments() -> None:
     cluster = Cluster(1, 2)
     cluster.create("t", [1])
     assert grow(cluster, "none", 2) == UnknownTopicOrPartition.code
@@ -288,14 +288,14 @@ def test_more_partitions_must_be_more_and_as_many_as_assigned() -> None:
     assert grow(cluster, "t", 2, [2]) == InvalidReplicaAssignment.code
 
 
-def test_a_broker_with_many_directories_chooses_itself() -> None:
+def test_a_broker_with_several_directories_assigns_them_itself() -> None:
     cluster = Cluster()
     cluster.start(1, log_dirs=[directory(1, 0), directory(1, 1)])
     cluster.create("t", [1])
     assert cluster.partition().directories == (DIRECTORY_UNASSIGNED,)
 
 
-def test_brokers_that_leave_or_are_full_get_nothing() -> None:
+def test_brokers_that_shut_down_or_are_cordoned_get_no_replicas() -> None:
     cluster = Cluster(1, 2, 3)
     cluster.create("t", [3, 1])
     cluster.beat(3, want_shut_down=True)

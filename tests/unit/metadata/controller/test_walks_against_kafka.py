@@ -202,7 +202,7 @@ def keeps_removed_replicas_eligible(answer: dict[str, Any]) -> bool:
     return any(not {*each["elr"]} <= {*each["replicas"]} for each in answer["partitions"].values())
 
 
-def test_kafkas_controller_comes_to_the_same(tmp_path: Path) -> None:
+def test_kafkas_controller_decides_the_same(tmp_path: Path) -> None:
     played = [play(seed) for seed in range(WALKS)]
     answers = ask_kafka(tmp_path, [question for question, _ in played])
     compared = 0

@@ -65,7 +65,7 @@ def test_a_replica_moves_to_another_directory() -> None:
     assert (numbers(changes.for_broker(1).moved), numbers(changes.for_broker(2).moved)) == ([0], [1])
 
 
-def test_replicas_go_with_their_topic_or_alone() -> None:
+def test_replicas_are_deleted_with_their_topic_or_alone() -> None:
     image = partitions([1, 2], [2, 3], [1])
     moved = after(image, PartitionChangeRecord(partition_id=0, topic_id=TOPIC, replicas=[2, 3])).for_broker(1)
     assert numbers(moved.deleted) == [0]
@@ -74,7 +74,7 @@ def test_replicas_go_with_their_topic_or_alone() -> None:
     assert [topic.name for topic in gone.topics_deleted] == ["t"]
 
 
-def test_the_partitions_of_a_name_are_those_of_all_topics_that_have_it() -> None:
+def test_partitions_of_a_name_include_a_recreated_topic() -> None:
     image = partitions([1], [2])
     other = [TopicRecord(name="u", topic_id=uuid(2)), PartitionRecord(partition_id=0, topic_id=uuid(2), replicas=[1])]
     again = [TopicRecord(name="t", topic_id=uuid(3)), PartitionRecord(partition_id=0, topic_id=uuid(3), replicas=[1])]
@@ -87,6 +87,6 @@ def test_the_partitions_of_a_name_are_those_of_all_topics_that_have_it() -> None
     ]
 
 
-def test_what_came_and_went_is_no_change() -> None:
+def test_an_addition_that_is_undone_is_no_change() -> None:
     changes = after(replay([]), AccessControlEntryRecord(id=TOPIC), RemoveAccessControlEntryRecord(id=TOPIC))
     assert changes.acls == ()

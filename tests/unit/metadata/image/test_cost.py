@@ -45,7 +45,7 @@ def test_a_large_creation_is_linear(make: Callable[[int], list[object]]) -> None
 
 
 @pytest.mark.parametrize("with_placement", [False, True])
-def test_one_change_costs_the_same_however_large_the_image(with_placement: bool) -> None:
+def test_the_cost_of_a_change_does_not_depend_on_the_image(with_placement: bool) -> None:
     costs = []
     for size in (10, 5000):
         image = replay(topics(size))
@@ -57,7 +57,7 @@ def test_one_change_costs_the_same_however_large_the_image(with_placement: bool)
     assert costs[0] < 500
 
 
-def test_a_placement_costs_whoever_asks_for_it() -> None:
+def test_only_a_used_placement_costs_time() -> None:
     image = replay(topics(3))
     costs = []
     for is_placed in (False, True):

@@ -61,7 +61,7 @@ def test_every_record_is_framed_in_every_version(cls: type[Any]) -> None:
         (encode_record(TOPIC, 0) + b"x", "1 bytes follow"),
     ],
 )
-def test_what_is_not_known_is_named(data: bytes, complaint: str) -> None:
+def test_an_unknown_record_is_named_in_the_error(data: bytes, complaint: str) -> None:
     decode_record(encode_record(TOPIC, 0))  # the way of a kind that was met before is shorter
     with pytest.raises(ProtocolError, match=complaint):
         decode_record(data)
@@ -74,20 +74,20 @@ def test_only_metadata_records_are_framed() -> None:
         encode_record(TOPIC, 3)
 
 
-def test_a_batch_gives_back_its_records() -> None:
+def test_a_batch_returns_its_records() -> None:
     batch = metadata_batch([(TOPIC, 0), (NoOpRecord(), 0)], base_offset=7, epoch=3, timestamp=99)
     assert read_header(batch).leader_epoch == 3
     assert list(entries(batch)) == [MetadataEntry(7, 99, TOPIC, 0), MetadataEntry(8, 99, NoOpRecord(), 0)]
 
 
-def test_a_compressed_batch_gives_back_its_records() -> None:
+def test_a_compressed_batch_returns_its_records() -> None:
     values = [encode_record(TOPIC, 0), encode_record(NoOpRecord(), 0)]
     given = [Record(offset, 99, None, value) for offset, value in enumerate(values, 7)]
     batch = build_batch(given, base_offset=7, compression=Compression.LZ4)
     assert list(entries(batch)) == [MetadataEntry(7, 99, TOPIC, 0), MetadataEntry(8, 99, NoOpRecord(), 0)]
 
 
-def test_control_records_are_told_apart() -> None:
+def test_control_records_are_decoded_by_type() -> None:
     messages = [
         SnapshotHeaderRecord(last_contained_log_timestamp=5),
         KRaftVersionRecord(kraft_version=1),
@@ -112,7 +112,7 @@ def test_control_records_of_other_kinds_have_no_message() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\x00\x09"])
-def test_a_broken_control_record_is_refused(value: bytes | None) -> None:
+def test_a_malformed_control_record_is_rejected(value: bytes | None) -> None:
     with pytest.raises(ProtocolError):
         decode_control(Record(0, 0, control_key(ControlType.SNAPSHOT_HEADER), value))
 

@@ -32,7 +32,7 @@ def without_order(changes: Sequence[object]) -> Counter[object]:
 
 @given(sources, st.integers(0, 60), levels)
 @settings(max_examples=40, deadline=None)
-def test_a_snapshot_makes_the_image_again(source: random.Random, steps: int, level: int) -> None:
+def test_a_snapshot_restores_the_image(source: random.Random, steps: int, level: int) -> None:
     image = replay([record for step in told(source, steps, level) for record in step])
     assert replay(list(snapshot_records(image))) == image
     assert replay([decode_record(encode_record(*pair))[0] for pair in versioned_snapshot_records(image)]) == image
@@ -40,7 +40,7 @@ def test_a_snapshot_makes_the_image_again(source: random.Random, steps: int, lev
 
 @given(sources, st.integers(0, 60), st.integers(1, 9))
 @settings(max_examples=40, deadline=None)
-def test_deltas_of_any_size_lead_to_the_same_image(source: random.Random, steps: int, size: int) -> None:
+def test_deltas_of_any_size_give_the_same_image(source: random.Random, steps: int, size: int) -> None:
     story = told(source, steps)
     image: Image = EMPTY
     for start in range(0, len(story), size):
@@ -51,7 +51,7 @@ def test_deltas_of_any_size_lead_to_the_same_image(source: random.Random, steps:
 @given(sources, st.integers(0, 60), st.integers(0, 20))
 @example(random.Random(56), 40, 10)  # a topic with settings is removed beside other changes of settings
 @settings(max_examples=40, deadline=None)
-def test_a_delta_knows_what_it_changed(source: random.Random, before: int, size: int) -> None:
+def test_a_delta_reports_its_changes(source: random.Random, before: int, size: int) -> None:
     story = told(source, before + size)
     old = replay([record for step in story[:before] for record in step])
     delta = Delta(old)

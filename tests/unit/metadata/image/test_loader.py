@@ -47,7 +47,7 @@ class Log:
         return "".join(sorted(self.loader.image.topics))
 
 
-def test_batches_are_gathered_until_they_are_published() -> None:
+def test_batches_accumulate_until_they_are_published() -> None:
     log = Log()
     assert log.loader.publish() is None
     log.write(topic("a"))
@@ -61,7 +61,7 @@ def test_batches_are_gathered_until_they_are_published() -> None:
     assert log.loader.publish() is None
 
 
-def test_a_batch_that_changes_nothing_still_moves_the_image_on() -> None:
+def test_a_batch_without_changes_advances_the_image() -> None:
     log = Log()
     log.write(NoOpRecord())
     assert log.publish().image.offset == 0
@@ -81,7 +81,7 @@ def test_a_transaction_takes_effect_when_it_ends() -> None:
     assert [made.name for made in second.changes.topics_created] == ["b", "c", "d"]
 
 
-def test_an_aborted_transaction_leaves_nothing_even_if_more_follows_at_once() -> None:
+def test_an_aborted_transaction_changes_nothing() -> None:
     log = Log()
     log.write(topic("a"))
     log.write(BeginTransactionRecord(), topic("b"))
@@ -106,14 +106,14 @@ def test_transactions_begin_before_they_end_and_do_not_nest(records: list[object
         Log().write(*records)
 
 
-def test_a_record_that_does_not_fit_is_named_with_its_offset() -> None:
+def test_a_replay_error_names_the_record_and_its_offset() -> None:
     log = Log()
     log.write(NoOpRecord())
     with pytest.raises(ReplayError, match="RemoveTopicRecord at offset 1: no topic"):
         log.write(RemoveTopicRecord(topic_id=uuid(1)))
 
 
-def test_a_snapshot_replaces_everything_and_says_what_that_changed() -> None:
+def test_a_snapshot_replaces_the_image_and_reports_the_changes() -> None:
     log = Log()
     log.write(FeatureLevelRecord(name="metadata.version", feature_level=30), topic("a"), topic("b"))
     log.write(ConfigRecord(resource_type=4, resource_name="", name="x", value="1"))
@@ -130,7 +130,7 @@ def test_a_snapshot_replaces_everything_and_says_what_that_changed() -> None:
     assert update.changes.old.features.metadata_version != update.changes.new.features.metadata_version
 
 
-def test_batches_of_the_log_are_read_with_control_batches_among_them() -> None:
+def test_control_batches_advance_the_image() -> None:
     loader = MetadataLoader()
     data = (
         control_batch([LeaderChangeMessage(leader_id=1)], base_offset=0, epoch=4, timestamp=1)

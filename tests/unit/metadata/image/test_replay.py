@@ -89,14 +89,14 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
     assert image.partition("u", 0) is None
 
 
-def test_partitions_may_come_in_any_order_but_not_with_holes() -> None:
+def test_partitions_can_come_in_any_order_but_without_gaps() -> None:
     topic, *partitions = a_topic(partitions=3)
     assert replay([topic, *reversed(partitions)]) == replay([topic, *partitions])
     with pytest.raises(ReplayError, match="topic t would have 2 partitions, but a partition 2"):
         replay([topic, partitions[0], partitions[2]])
 
 
-def test_a_change_raises_the_partition_epoch_always() -> None:
+def test_every_change_raises_the_partition_epoch() -> None:
     assert changed().partition_epoch == 7
     assert changed()._replace(partition_epoch=6) == replay(a_topic()).partition("t", 0)
 
@@ -142,7 +142,7 @@ def test_an_unclean_election_marks_the_partition_until_it_recovered() -> None:
         changed(leader_recovery_state=2)
 
 
-def test_clearing_eligible_leaders_touches_only_partitions_that_have_some() -> None:
+def test_clearing_elr_changes_only_partitions_that_have_one() -> None:
     with_elr = r.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, eligible_leader_replicas=[3])
     image = replay([*a_topic(partitions=2), *a_topic(name="u", topic_id=uuid(8)), with_elr])
     for name in ("", "t"):
@@ -156,7 +156,7 @@ def test_clearing_eligible_leaders_touches_only_partitions_that_have_some() -> N
         replay([r.ClearElrRecord(topic_name="nope")], image)
 
 
-def test_a_removed_topic_takes_its_settings_along() -> None:
+def test_removing_a_topic_removes_its_configs() -> None:
     setting = r.ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="a", value="1")
     removal = r.RemoveTopicRecord(topic_id=TOPIC)
     assert replay([*a_topic(), setting, removal]) == replay([removal], replay([*a_topic(), setting]))
@@ -166,7 +166,7 @@ def test_a_removed_topic_takes_its_settings_along() -> None:
     assert not image.configs
 
 
-def test_a_topic_may_be_made_again() -> None:
+def test_a_topic_can_be_recreated() -> None:
     image = replay([r.RemoveTopicRecord(topic_id=TOPIC), *a_topic(topic_id=uuid(9))], replay(a_topic()))
     topic = image.topic("t")
     assert topic is not None
@@ -193,7 +193,7 @@ def test_a_topic_may_be_made_again() -> None:
     ],
     ids=repr,
 )
-def test_a_record_that_does_not_fit_is_refused(record: object) -> None:
+def test_a_record_that_does_not_fit_is_rejected(record: object) -> None:
     image = replay(a_topic())
     with pytest.raises(ReplayError):
         Delta(image).apply(record)
@@ -223,7 +223,7 @@ def test_a_broker_registers() -> None:
     )
 
 
-def test_a_later_registration_replaces_the_earlier_one_whole() -> None:
+def test_a_later_registration_replaces_the_earlier_one() -> None:
     assert broker(*a_broker(rack="r", log_dirs=[LEFT]), *a_broker(epoch=6)) == broker(*a_broker(epoch=6))
 
 
@@ -236,7 +236,7 @@ def test_brokers_are_fenced_unfenced_and_unregistered() -> None:
     assert replay([r.UnregisterBrokerRecord(broker_id=1)]) == replay([])
 
 
-def test_a_change_of_registration_leaves_what_it_does_not_name() -> None:
+def test_a_registration_change_keeps_other_fields() -> None:
     made = a_broker(fenced=True, log_dirs=[LEFT], cordoned_log_dirs=[LEFT])
     change = r.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5)
     assert broker(*made, change) == broker(*made)
@@ -248,14 +248,14 @@ def test_a_change_of_registration_leaves_what_it_does_not_name() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("broker_epoch", 4), ("fenced", 2), ("in_controlled_shutdown", -1)])
-def test_a_change_of_registration_must_make_sense(field: str, value: int) -> None:
+def test_an_invalid_registration_change_is_rejected(field: str, value: int) -> None:
     change = r.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5)
     setattr(change, field, value)
     with pytest.raises(ReplayError):
         replay([*a_broker(), change])
 
 
-def test_settings_are_set_and_unset() -> None:
+def test_configs_are_set_and_deleted() -> None:
     def setting(name: str, value: str | None) -> object:
         return r.ConfigRecord(resource_type=ResourceType.BROKER, resource_name="1", name=name, value=value)
 
@@ -268,7 +268,7 @@ def test_settings_are_set_and_unset() -> None:
     assert not image.default_broker_config
 
 
-def test_settings_that_this_node_does_not_know_are_passed_over() -> None:
+def test_configs_that_this_node_does_not_keep_are_ignored() -> None:
     delta = Delta(EMPTY, keeps_config=lambda kind, name: name != "new.in.kafka.9")
     for name in ("new.in.kafka.9", "retention.ms"):
         delta.apply(r.ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name=name, value="1"))
@@ -286,7 +286,7 @@ def test_quotas_are_by_entity_in_any_order_of_its_parts() -> None:
     assert not replay([quota(("client-id", None), ("user", "u"), remove=True)], image).quotas
 
 
-def test_features_are_finalized_and_switched_off() -> None:
+def test_features_are_finalized_and_disabled() -> None:
     def level(name: str, value: int) -> object:
         return r.FeatureLevelRecord(name=name, feature_level=value)
 
@@ -343,7 +343,7 @@ def test_alive_brokers_are_the_unfenced_in_the_order_of_their_ids() -> None:
     assert [each.id for each in again.alive_brokers] == [3]
 
 
-def test_what_was_not_touched_is_the_same_object() -> None:
+def test_unchanged_parts_are_the_same_objects() -> None:
     image = replay([*a_topic(), *a_topic(name="u", topic_id=uuid(8)), *a_broker()])
     after = replay([r.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, leader=2)], image)
     assert after.topic("u") is image.topic("u")

@@ -94,6 +94,6 @@ def test_levels_have_names_and_releases() -> None:
         (PartitionRecord(), 2),
     ],
 )
-def test_a_change_of_registration_is_written_as_old_as_it_can_be(record: object, version: int) -> None:
+def test_a_registration_change_is_written_in_its_lowest_version(record: object, version: int) -> None:
     assert version_to_write(record, LATEST) == version
     assert record_version(type(record), LATEST) == (2 if isinstance(record, PartitionRecord) else 3)

@@ -38,7 +38,7 @@ def creation(*names: str, timeout_ms: int = 30_000) -> CreateTopicsRequest:
     return CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
 
 
-def test_a_topic_is_there_when_its_creation_is_answered(controller: OneController) -> None:
+def test_a_created_topic_is_in_the_image_when_the_request_is_answered(controller: OneController) -> None:
     future = controller.submit(creation("t"))
     assert not future.done(), "it is not committed before it is synced"
     assert "t" not in controller.image.topics
@@ -48,7 +48,7 @@ def test_a_topic_is_there_when_its_creation_is_answered(controller: OneControlle
 
 
 @pytest.mark.parametrize("life", ["first", "next"])
-def test_partitions_are_found_by_broker_before_a_broker_fails(
+def test_the_placement_exists_before_a_broker_fails(
     controller: OneController, life: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[int] = []
@@ -70,9 +70,7 @@ def test_partitions_are_found_by_broker_before_a_broker_fails(
     assert looked_at == [], "all partitions were looked at when it failed"
 
 
-def test_partitions_are_found_by_broker_after_the_answer(
-    controller: OneController, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_placement_is_built_after_the_response(controller: OneController, monkeypatch: pytest.MonkeyPatch) -> None:
     controller.decide(creation("before"))
     answered: list[bool] = []
     updated = Placement.apply
@@ -88,24 +86,24 @@ def test_partitions_are_found_by_broker_after_the_answer(
     assert controller.image.placement == build_placement(controller.image.topics.values())
 
 
-def test_requests_that_cannot_be_decided_are_told_so(controller: OneController) -> None:
+def test_a_request_that_is_not_the_controllers_is_unsupported(controller: OneController) -> None:
     with pytest.raises(UnsupportedVersion):
         controller.submit(FetchRequest())
 
 
-def test_a_topic_wanted_at_once_comes_too_late(controller: OneController) -> None:
+def test_a_request_with_a_timeout_of_zero_times_out(controller: OneController) -> None:
     future = controller.submit(creation("t", timeout_ms=0))
     assert isinstance(future.exception(), RequestTimedOut)
     controller.run(1000)
     assert "t" not in controller.image.topics
 
 
-def test_an_error_of_the_whole_request_is_the_futures(controller: OneController) -> None:
+def test_an_error_of_the_whole_request_fails_the_future(controller: OneController) -> None:
     many = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=10_001, replication_factor=1)])
     assert controller.submit(many).exception() is not None
 
 
-def test_a_record_that_cannot_be_applied_is_not_written(controller: OneController) -> None:
+def test_a_record_that_does_not_apply_is_not_written(controller: OneController) -> None:
     controller.decide(creation("t"))
     end, replies = controller.log.end_offset, list[object]()
     again = TopicRecord(name="other", topic_id=controller.image.topics["t"].id)
@@ -115,21 +113,21 @@ def test_a_record_that_cannot_be_applied_is_not_written(controller: OneControlle
     assert not controller.decide(creation("more")).topics[0].error_code
 
 
-def test_before_it_is_active_nothing_is_decided() -> None:
+def test_an_inactive_controller_decides_nothing() -> None:
     controller = OneController()
     assert isinstance(controller.submit(creation("t")).exception(), NotController)
     controller.run(3000)
     assert controller.active.is_active
 
 
-def test_who_waits_when_the_lead_is_lost_is_told_to_look_elsewhere(controller: OneController) -> None:
+def test_pending_requests_fail_when_leadership_is_lost(controller: OneController) -> None:
     future = controller.submit(creation("t"))
     controller.quorum.resign(controller.quorum.consensus.epoch)
     assert isinstance(future.exception(), NotController)
     assert not controller.active.is_active
 
 
-def test_after_a_stop_nothing_is_decided(controller: OneController) -> None:
+def test_a_stopped_controller_decides_nothing(controller: OneController) -> None:
     controller.active.stop()
     assert isinstance(controller.submit(creation("t")).exception(), NotController)
     end = controller.log.end_offset
@@ -137,7 +135,7 @@ def test_after_a_stop_nothing_is_decided(controller: OneController) -> None:
     assert controller.log.end_offset == end, "no chore goes on"
 
 
-def test_a_broker_that_is_silent_is_fenced(controller: OneController) -> None:
+def test_a_broker_without_heartbeats_is_fenced(controller: OneController) -> None:
     assert not controller.image.brokers[ME].fenced
     controller.run(8000)
     assert not controller.image.brokers[ME].fenced
@@ -145,13 +143,13 @@ def test_a_broker_that_is_silent_is_fenced(controller: OneController) -> None:
     assert controller.image.brokers[ME].fenced
 
 
-def test_an_idle_log_shows_signs_of_life(controller: OneController) -> None:
+def test_an_idle_log_gets_no_op_records(controller: OneController) -> None:
     end = controller.log.end_offset
     controller.run(5000)
     assert controller.log.end_offset - end in range(8, 12)
 
 
-def test_signs_of_life_can_be_switched_off() -> None:
+def test_no_op_records_can_be_disabled() -> None:
     controller = OneController(settings={"metadata.max.idle.interval.ms": "0"})
     controller.run(3000)
     end = controller.log.end_offset
@@ -159,7 +157,7 @@ def test_signs_of_life_can_be_switched_off() -> None:
     assert controller.log.end_offset == end
 
 
-def test_a_leaderless_partition_gets_a_leader_where_that_may_be_unclean() -> None:
+def test_a_leaderless_partition_elects_an_unclean_leader_if_allowed() -> None:
     controller = OneController(settings={"unclean.leader.election.interval.ms": "1000"})
     controller.run(3000)
     first, second = controller.join(1), controller.join(2)
@@ -185,26 +183,26 @@ def test_a_leaderless_partition_gets_a_leader_where_that_may_be_unclean() -> Non
     assert controller.image.topics["t"].partitions[0].leader == other
 
 
-def test_reading_decisions_write_nothing(controller: OneController) -> None:
+def test_a_listing_writes_no_records(controller: OneController) -> None:
     end = controller.log.end_offset
     future = controller.submit(ListPartitionReassignmentsRequest(topics=None))
     assert future.result().topics == []
     assert controller.log.end_offset == end
 
 
-def test_raising_the_kraft_version_is_left_to_consensus(controller: OneController) -> None:
+def test_consensus_raises_the_kraft_version(controller: OneController) -> None:
     update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
     answer = controller.decide(UpdateFeaturesRequest(feature_updates=[update]))
     assert answer.error_code == 0, answer
     assert controller.quorum.consensus.history.kraft_version == 1
 
 
-def test_a_topic_by_an_id_that_nobody_has(controller: OneController) -> None:
+def test_an_unknown_topic_id_is_an_error(controller: OneController) -> None:
     request = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=b"x" * 16)], timeout_ms=1000)
     assert controller.decide(request).responses[0].error_code == 100
 
 
-def test_consensus_answers_what_is_not_for_the_controller(controller: OneController) -> None:
+def test_consensus_answers_the_requests_of_the_quorum(controller: OneController) -> None:
     answers: list[object] = []
 
     class Ticket:
@@ -215,7 +213,7 @@ def test_consensus_answers_what_is_not_for_the_controller(controller: OneControl
     assert len(answers) == 1
 
 
-def test_heartbeats_say_when_brokers_have_removed_the_replicas_of_a_deleted_topic(controller: OneController) -> None:
+def test_heartbeats_show_which_brokers_have_removed_deleted_replicas(controller: OneController) -> None:
     epoch = controller.image.brokers[ME].epoch
     controller.decide(creation("t"))
     read = controller.image.offset
@@ -229,7 +227,7 @@ def test_heartbeats_say_when_brokers_have_removed_the_replicas_of_a_deleted_topi
     assert not any(counts().values())
 
 
-def test_states_are_followed_after_the_answer(controller: OneController, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_are_updated_after_the_response(controller: OneController, monkeypatch: pytest.MonkeyPatch) -> None:
     answered: list[bool] = []
 
     def noted(changes: object) -> None:
@@ -241,7 +239,7 @@ def test_states_are_followed_after_the_answer(controller: OneController, monkeyp
     assert answered == [True]
 
 
-def test_only_while_it_is_active_a_controller_counts_on_heartbeats(controller: OneController) -> None:
+def test_only_an_active_controller_relies_on_heartbeats(controller: OneController) -> None:
     assert controller.active.states.is_active
     controller.quorum.resign(controller.quorum.consensus.epoch)
     assert not controller.active.states.is_active
@@ -253,7 +251,7 @@ def test_statistics_are_kept_by_name(controller: OneController) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_was_answered_survives_every_crash(seed: int) -> None:
+def test_answered_decisions_survive_every_crash(seed: int) -> None:
     random = Random(seed)
     controller = OneController(seed=seed)
     promised: set[str] = set()
@@ -274,7 +272,7 @@ def test_what_was_answered_survives_every_crash(seed: int) -> None:
     assert promised <= {*controller.image.topics}
 
 
-def test_a_snapshot_and_what_follows_it_are_read_after_a_crash() -> None:
+def test_a_restart_reads_the_snapshot_and_the_log_after_it() -> None:
     controller = OneController()
     controller.run(3000)
     controller.join(ME)
@@ -299,7 +297,7 @@ def read_again(controller: OneController) -> Image:
     return loader.image
 
 
-def test_what_is_decided_here_is_what_others_read(controller: OneController) -> None:
+def test_other_nodes_read_what_the_controller_decided(controller: OneController) -> None:
     for name in ("a", "b", "c"):
         controller.submit(creation(name))  # committed together
     controller.run(100)
@@ -327,7 +325,7 @@ def test_a_decision_of_several_batches_is_published_as_a_whole(controller: OneCo
     assert controller.image == read_again(controller)
 
 
-def test_what_lies_between_decisions_is_read(controller: OneController) -> None:
+def test_records_between_decisions_are_read(controller: OneController) -> None:
     controller.submit(creation("a"))
     controller.quorum.resign(controller.quorum.consensus.epoch)
     controller.run(10_000)
