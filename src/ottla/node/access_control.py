@@ -9,7 +9,7 @@ from typing import Any, Final
 from ottla.broker.authorization.actions import Authorizer
 from ottla.broker.authorization.standard import StandardAuthorizer, super_users
 from ottla.broker.network.listener import ConnectionCounts
-from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.quotas.client_quotas import ClientQuotas, QuotaWindows
 from ottla.broker.requests.dispatch import Dispatch
 from ottla.broker.requests.throttling import BrokerThrottling, ControllerThrottling, Throttling
 from ottla.config.listeners import SettingConflict
@@ -56,7 +56,7 @@ class AccessControl:
         self._quotas = ClientQuotas(
             _windows(settings, "quota"),
             _windows(settings, "controller.quota"),
-            Windows(settings.number("metrics.num.samples"), settings.number("metrics.sample.window.ms")),
+            QuotaWindows(settings.number("metrics.num.samples"), settings.number("metrics.sample.window.ms")),
         )
         self._named_host_quotas: dict[str, Mapping[str, float]] = {}
         self._addresses: dict[str, str] = {}
@@ -132,5 +132,7 @@ class AccessControl:
         return self._quotas.record_connection(address, self._now_ms())
 
 
-def _windows(settings: NodeSettings, prefix: str) -> Windows:
-    return Windows(settings.number(f"{prefix}.window.num"), settings.number(f"{prefix}.window.size.seconds") * 1000)
+def _windows(settings: NodeSettings, prefix: str) -> QuotaWindows:
+    return QuotaWindows(
+        settings.number(f"{prefix}.window.num"), settings.number(f"{prefix}.window.size.seconds") * 1000
+    )

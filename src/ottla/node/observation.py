@@ -77,7 +77,7 @@ class Observation:
         self._text_at = -_FRESH_S
         for source in (self.requests.families, self.disk.families, process_families):
             self.registry.collect(source)
-        self.registry.gauge("ottla_info", "The version.", lambda: 1, {"version": __version__})
+        self.registry.gauge("ottla_info", "1 with the version as the label.", lambda: 1, {"version": __version__})
         self.registry.gauge("kafka_server_kafkaserver_brokerstate", "1 starting, 3 running, 6 stopping.", self._state)
 
     async def start(self, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]) -> None:

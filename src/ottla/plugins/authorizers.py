@@ -66,7 +66,7 @@ class Plugin(Protocol):
 class PluginAuthorizer:
     """The authorizer of a node. Each kind of question of a request is one call."""
 
-    asks_always = True
+    must_recheck_sessions = True
     """Its decisions may change at any time, so they are not cached."""
 
     def __init__(self, name: str, plugin: Plugin) -> None:

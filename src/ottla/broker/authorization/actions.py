@@ -153,7 +153,7 @@ class Authorizer(Protocol):
     """
 
     @property
-    def asks_always(self) -> bool:
+    def must_recheck_sessions(self) -> bool:
         """Whether each request of a session is authorized again, even if neither the ACLs nor the client changed."""
         ...
 

@@ -59,7 +59,7 @@ class StandardAuthorizer:
         self._cached_count = 0
 
     @property
-    def asks_always(self) -> bool:
+    def must_recheck_sessions(self) -> bool:
         """Whether each request of a session is authorized again: only for the audit log."""
         return audit_logger.isEnabledFor(logging.DEBUG)
 
@@ -70,7 +70,7 @@ class StandardAuthorizer:
     def add(self, acl_id: bytes, acl: Acl) -> None:
         """Add an ACL."""
         self._rules_of(acl).setdefault((acl.resource_type, acl.resource_name), {})[acl_id] = acl
-        self._update(acl)
+        self._invalidate(acl)
 
     def remove(self, acl_id: bytes, acl: Acl) -> None:
         """Remove an ACL."""
@@ -78,7 +78,7 @@ class StandardAuthorizer:
         del rules[key][acl_id]
         if not rules[key]:
             del rules[key]
-        self._update(acl)
+        self._invalidate(acl)
 
     def authorize(self, request: AuthorizableRequest, actions: Sequence[Action]) -> list[bool]:
         """Return for each action whether it is allowed, and write the decisions into the audit log."""
@@ -105,20 +105,16 @@ class StandardAuthorizer:
 
     def authorize_any(self, request: AuthorizableRequest, operation: Operation, resource_type: ResourceType) -> bool:
         """Return whether an ACL allows a name that no ACL denies. The resource need not exist."""
-        if self.authorize(request, [Action(operation, resource_type, "hardcode", references=0, log_if_denied=False)])[
-            0
-        ]:
+        any_name = Action(operation, resource_type, "hardcode", references=0, log_if_denied=False)
+        if self.authorize(request, [any_name])[0]:
             return True
         client = request.client
         denied: dict[int, set[str]] = {_LITERAL: set(), _PREFIXED: set()}
         allowed: dict[int, set[str]] = {_LITERAL: set(), _PREFIXED: set()}
         for acl in self._acls_of_type(resource_type):
-            if not _applies_to(acl, client.principal, client.address) or acl.operation not in (
-                operation,
-                Operation.ALL,
-            ):
-                continue
-            (denied if acl.permission_type == _DENY else allowed)[acl.pattern_type].add(acl.resource_name)
+            is_about = acl.operation in (operation, Operation.ALL)
+            if is_about and _applies_to(acl, client.principal, client.address):
+                (denied if acl.permission_type == _DENY else allowed)[acl.pattern_type].add(acl.resource_name)
         if _ANY_NAME in denied[_LITERAL]:
             return False
         if _ANY_NAME in allowed[_LITERAL]:
@@ -169,7 +165,7 @@ class StandardAuthorizer:
     def _rules_of(self, acl: Acl) -> _Rules:
         return self._prefixed if acl.pattern_type == _PREFIXED else self._literal
 
-    def _update(self, acl: Acl) -> None:
+    def _invalidate(self, acl: Acl) -> None:
         self._clear_cache()
         resource_type = acl.resource_type
         if acl.pattern_type == _PREFIXED:

@@ -8,7 +8,8 @@ A fetch of a session reads the partitions that changed since the last fetch. Cha
 as those of ACLs, brokers or the client, make it read all partitions of the session again.
 
 The authorizer is asked once a request, about each topic with the number of its partitions: only about the partitions
-that changed, because the others cannot be refused in the meantime, unless the authorizer wants all (`asks_always`).
+that changed, because the others cannot be refused in the meantime, unless the authorizer wants all
+(`must_recheck_sessions`).
 """
 
 from __future__ import annotations
@@ -147,7 +148,7 @@ class _Reading:
             self._forbidden = unreadable(call, self.request, fetched, only_changed=False)
             return
         rights = (call.client.principal, call.node.image.acls)
-        if authorizer.asks_always:
+        if authorizer.must_recheck_sessions:
             self._forbidden = unreadable(call, self.request, fetched, only_changed=False)
             self._set_reader((*rights, self._forbidden))
         else:

@@ -45,7 +45,7 @@ _LENGTH_BYTES = 4
 _length = struct.Struct(">i").unpack_from
 _FIRST_BUFFER_BYTES = 64 * 1024
 _KEPT_BUFFER_BYTES = 1024 * 1024
-_FRAMES_A_TURN = 64
+_FRAMES_PER_TURN = 64
 """Requests to take from a buffer before other connections get their turn."""
 _IOV_MAX = 64
 _JOINED_BYTES = 4096
@@ -241,13 +241,13 @@ class Connection:
     def _receive_shared(self) -> None:
         """Receive into the buffer that all connections share, and keep only the beginning of an incomplete frame."""
         scratch = self.listener.scratch
-        got = self._socket.recv_into(scratch)
-        if not got:
+        received = self._socket.recv_into(scratch)
+        if not received:
             self.close()
             return
-        end = self._parse(scratch, 0, got)
-        if end < got and self.state is not CLOSED:
-            rest = scratch[end:got]
+        end = self._parse(scratch, 0, received)
+        if end < received and self.state is not CLOSED:
+            rest = scratch[end:received]
             self._buffer = bytearray(max(len(rest), min(self._frame_bytes(rest), _FIRST_BUFFER_BYTES)))
             self._buffer[: len(rest)] = rest
             self._start, self._filled = 0, len(rest)
@@ -259,11 +259,11 @@ class Connection:
             self._parse_own(buffer)
             return
         with memoryview(buffer) as view, view[self._filled :] as room:
-            got = self._socket.recv_into(room)
-        if not got:
+            received = self._socket.recv_into(room)
+        if not received:
             self.close("the client closed it in the middle of a request")
             return
-        self._filled += got
+        self._filled += received
         self._parse_own(buffer)
 
     def _parse_own(self, buffer: bytearray) -> None:
@@ -300,7 +300,7 @@ class Connection:
     def _parse(self, view: memoryview, start: int, end: int) -> int:
         """Hand over whole frames one at a time; return where the rest begins."""
         self.state = PARSING
-        turns = _FRAMES_A_TURN
+        turns = _FRAMES_PER_TURN
         channel = self.listener.request_channel
         limit = self.listener.limits.max_request_bytes
         while end - start >= _LENGTH_BYTES and self.state is PARSING:
@@ -353,8 +353,8 @@ class Connection:
             if self._has_reader and self.state is not CLOSED:
                 self._readable(has_room=not self.listener.request_channel.is_full)
         except Exception:
-            logger.exception("%r could not be read and is closed", self)
-            self.close("it could not be read; the node's log has the details")
+            logger.exception("cannot read from %r; closing the connection", self)
+            self.close("reading failed; the log of the node has the details")
 
     def _throttle(self, delay_ms: int) -> None:
         if self.state is not CLOSING and self.state is not CLOSED:
@@ -386,7 +386,7 @@ class Connection:
                 else:
                     self._send_buffers(out)
         except BlockingIOError:
-            self._note_begun(start_ns)
+            self._note_first_bytes(start_ns)
             if self.state is PARSING:
                 self.state = WRITING
             if not self._has_writer:
@@ -397,11 +397,11 @@ class Connection:
             self.close(f"writing failed: {error}")
             return
         except Exception:
-            logger.exception("an answer on %r could not be sent; the connection is closed", self)
-            self.close("an answer could not be sent; the node's log has the details")
+            logger.exception("cannot send an answer on %r; closing the connection", self)
+            self.close("an answer could not be sent; the log of the node has the details")
             return
         if self._has_writer:
-            self._note_begun(start_ns)
+            self._note_first_bytes(start_ns)
             self._has_writer = False
             self.listener.loop.remove_writer(self._socket.fileno())
         elif start_ns:
@@ -418,7 +418,7 @@ class Connection:
         elif self.state is WRITING:
             self._proceed()
 
-    def _note_begun(self, start_ns: int) -> None:
+    def _note_first_bytes(self, start_ns: int) -> None:
         """Note when the socket took the first byte of each answer; the current attempt began at `start_ns`."""
         for request in self._sending[: len(self._sending) - self.waiting_answers]:
             request.sending_ns = request.sending_ns or start_ns or request.replied_ns

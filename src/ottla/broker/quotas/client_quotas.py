@@ -13,25 +13,25 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from ottla.broker.quotas.rates import Rate, TokenBucket
 from ottla.metadata.image.values import QuotaEntity, quota_entity
 
-PRODUCED: Final = "producer_byte_rate"
-CONSUMED: Final = "consumer_byte_rate"
-REQUESTS: Final = "request_percentage"
-MUTATIONS: Final = "controller_mutation_rate"
-CONNECTIONS: Final = "connection_creation_rate"
-_MOST_REMEMBERED: Final = 10_000
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+_MAX_REMEMBERED: Final = 10_000
 
 M = TypeVar("M", Rate, TokenBucket)
 
 
-class Windows(NamedTuple):
+class QuotaWindows(NamedTuple):
     """The windows over which quotas are measured (`quota.window.num`, `quota.window.size.seconds`)."""
 
     number: int = 11
     size_ms: int = 1000
 
 
-DEFAULT: Final = Windows()
-METRICS: Final = Windows(2, 30_000)
+DEFAULT_WINDOWS: Final = QuotaWindows()
+METRIC_WINDOWS: Final = QuotaWindows(2, 30_000)
 """The windows of metrics without a quota (`metrics.num.samples`, `metrics.sample.window.ms`)."""
 
 
@@ -39,7 +39,7 @@ class QuotaShare(NamedTuple, Generic[M]):
     """The quota of a client, and the usage of all clients that share it."""
 
     limit: float
-    used: M
+    usage: M
 
 
 class Quotas(Generic[M]):
@@ -49,8 +49,8 @@ class Quotas(Generic[M]):
         self.key = key
         self._new: Callable[[], M] = new
         self._limits: dict[QuotaEntity, float] = {}
-        self._used: dict[tuple[str | None, str | None], M] = {}
-        self._sweep_at = _MOST_REMEMBERED
+        self._usages: dict[tuple[str | None, str | None], M] = {}
+        self._sweep_at = _MAX_REMEMBERED
         """The number of users and clients at which the idle ones are forgotten."""
         self._shares: dict[tuple[str, str], QuotaShare[M] | None] = {}
 
@@ -72,32 +72,32 @@ class Quotas(Generic[M]):
         share = self._shares.get((user, client_id))
         if share is None and (user, client_id) not in self._shares:
             share = self._find(user, client_id, now_ms)
-            if len(self._shares) >= _MOST_REMEMBERED:
+            if len(self._shares) >= _MAX_REMEMBERED:
                 self._shares.clear()
             self._shares[user, client_id] = share
         return share
 
     def _find(self, user: str, client_id: str, now_ms: int) -> QuotaShare[M] | None:
-        for entity, shared_by in _closest_first(user, client_id):
+        for entity, shared_by in _most_specific_first(user, client_id):
             limit = self._limits.get(entity)
             if limit is None:
                 continue
-            return QuotaShare(limit, self._used_by(shared_by, now_ms))
+            return QuotaShare(limit, self._usage_of(shared_by, now_ms))
         return None
 
-    def _used_by(self, shared_by: tuple[str | None, str | None], now_ms: int) -> M:
+    def _usage_of(self, shared_by: tuple[str | None, str | None], now_ms: int) -> M:
         """Return the usage of a quota's clients. If there are too many usages, the idle ones are forgotten."""
-        used = self._used.get(shared_by)
-        if used is None:
-            if len(self._used) >= self._sweep_at:
-                self._used = {key: usage for key, usage in self._used.items() if not usage.is_idle(now_ms)}
+        usage = self._usages.get(shared_by)
+        if usage is None:
+            if len(self._usages) >= self._sweep_at:
+                self._usages = {key: usage for key, usage in self._usages.items() if not usage.is_idle(now_ms)}
                 # If nearly all are in use, a scan for each new client would cost more than they do.
-                self._sweep_at = max(_MOST_REMEMBERED, 2 * len(self._used))
-            used = self._used[shared_by] = self._new()
-        return used
+                self._sweep_at = max(_MAX_REMEMBERED, 2 * len(self._usages))
+            usage = self._usages[shared_by] = self._new()
+        return usage
 
 
-def _closest_first(user: str, client_id: str) -> Iterable[tuple[QuotaEntity, tuple[str | None, str | None]]]:
+def _most_specific_first(user: str, client_id: str) -> Iterable[tuple[QuotaEntity, tuple[str | None, str | None]]]:
     """Yield the entities whose quota applies to a client, most specific first, each with the key of its usage."""
     for of_user in (user, None):
         yield quota_entity({"user": of_user, "client-id": client_id}), (user, client_id)
@@ -114,7 +114,7 @@ class AddressQuotas(Quotas[Rate]):
         for name in (user, None):
             limit = self._limits.get(quota_entity({"ip": name}))
             if limit is not None:
-                return QuotaShare(limit, self._used_by((user, None), now_ms))
+                return QuotaShare(limit, self._usage_of((user, None), now_ms))
         return None
 
 
@@ -122,16 +122,21 @@ class ClientQuotas:
     """All client quotas of a node."""
 
     def __init__(
-        self, windows: Windows = DEFAULT, controller_windows: Windows = DEFAULT, metric_windows: Windows = METRICS
+        self,
+        windows: QuotaWindows = DEFAULT_WINDOWS,
+        controller_windows: QuotaWindows = DEFAULT_WINDOWS,
+        metric_windows: QuotaWindows = METRIC_WINDOWS,
     ) -> None:
         self.windows = windows
-        self.produced = Quotas(PRODUCED, self._rate)
-        self.consumed = Quotas(CONSUMED, self._rate)
-        self.requests = Quotas(REQUESTS, self._rate)
+        self.produced = Quotas(PRODUCER_BYTE_RATE, self._rate)
+        self.consumed = Quotas(CONSUMER_BYTE_RATE, self._rate)
+        self.requests = Quotas(REQUEST_PERCENTAGE, self._rate)
         self.exempt = Rate(*metric_windows)
         """The time of requests that are exempt from request quotas, in percent; measured while any quota is set."""
-        self.mutations = Quotas(MUTATIONS, lambda: TokenBucket(controller_windows.number, controller_windows.size_ms))
-        self.connections = AddressQuotas(CONNECTIONS, self._rate)
+        self.mutations = Quotas(
+            CONTROLLER_MUTATION_RATE, lambda: TokenBucket(controller_windows.number, controller_windows.size_ms)
+        )
+        self.connections = AddressQuotas(CONNECTION_CREATION_RATE, self._rate)
 
     def _rate(self) -> Rate:
         return Rate(self.windows.number, self.windows.size_ms)
@@ -158,8 +163,8 @@ class ClientQuotas:
         share = quotas.find_share(user, client_id, now_ms)
         if share is None:
             return 0
-        share.used.record(amount, now_ms)
-        return share.used.throttle_ms(share.limit, now_ms)
+        share.usage.record(amount, now_ms)
+        return share.usage.throttle_ms(share.limit, now_ms)
 
     def max_in_window(self, user: str, client_id: str, now_ms: int) -> float:
         """Return the most that one fetch may return: more would throttle the consumer beyond the windows."""
@@ -173,8 +178,8 @@ class ClientQuotas:
         share = self.connections.find_share(address, "", now_ms)
         if share is None:
             return 0
-        share.used.record(1, now_ms)
-        throttle_ms = share.used.throttle_ms(share.limit, now_ms)
+        share.usage.record(1, now_ms)
+        throttle_ms = share.usage.throttle_ms(share.limit, now_ms)
         if throttle_ms:
-            share.used.record(-1, now_ms)
+            share.usage.record(-1, now_ms)
         return min(throttle_ms, self.windows.size_ms)

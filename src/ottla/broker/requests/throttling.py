@@ -161,12 +161,12 @@ class BrokerThrottling(Throttling):
         size = 0
         if share is not None:
             size = _size_of(call, response)
-            share.used.record(size, now_ms)
-            throttle_ms = max(throttle_ms, share.used.throttle_ms(share.limit, now_ms))
+            share.usage.record(size, now_ms)
+            throttle_ms = max(throttle_ms, share.usage.throttle_ms(share.limit, now_ms))
         if not throttle_ms:
             return response
         if share is not None:
-            share.used.record(-size, now_ms)  # these bytes are not sent
+            share.usage.record(-size, now_ms)  # these bytes are not sent
         session_id = call.node.sessions.take_back(request, response)
         return FetchResponse(session_id=session_id, throttle_time_ms=throttle_ms)
 
@@ -230,13 +230,13 @@ class Charging:
             return
         self._throttled_at_ms = now_ms
         if self._is_strict:
-            self._throttle_ms = share.used.throttle_ms(share.limit, now_ms)
+            self._throttle_ms = share.usage.throttle_ms(share.limit, now_ms)
             if self._throttle_ms:
                 raise ThrottlingQuotaExceeded("The throttling quota has been exceeded.")
-            share.used.take(partitions, share.limit, now_ms)
+            share.usage.take(partitions, share.limit, now_ms)
         else:
-            share.used.take(partitions, share.limit, now_ms)
-            self._throttle_ms = share.used.throttle_ms(share.limit, now_ms)
+            share.usage.take(partitions, share.limit, now_ms)
+            self._throttle_ms = share.usage.throttle_ms(share.limit, now_ms)
 
 
 def _is_authenticating(call: Call[Any]) -> bool:

@@ -11,11 +11,11 @@ from ottla.storage.state_machine.histogram import Counts, new_counts
 
 SPANS: Final = {
     "event_queue_time_ms": "Milliseconds that events waited in the queue.",
-    "event_processing_time_ms": "Milliseconds that events took to be decided on and written.",
-    "event_purgatory_time_ms": "Milliseconds that answers waited until what they tell of was committed.",
-    "batch_linger_time_ms": "Milliseconds from a decision until its records began to be written.",
-    "batch_flush_time_ms": "Milliseconds that records took to be written.",
-    "partition_load_time_ms": "Milliseconds that partitions took to be loaded.",
+    "event_processing_time_ms": "Milliseconds to decide on an event and to write its records.",
+    "event_purgatory_time_ms": "Milliseconds that answers waited for the commit of their records.",
+    "batch_linger_time_ms": "Milliseconds from a decision to the start of the write of its records.",
+    "batch_flush_time_ms": "Milliseconds to write records.",
+    "partition_load_time_ms": "Milliseconds to load a partition.",
 }
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.broker.quotas.client_quotas import ClientQuotas, Windows
+from ottla.broker.quotas.client_quotas import ClientQuotas, QuotaWindows
 from ottla.broker.quotas.rates import Rate, TokenBucket
 from ottla.metadata.image.values import quota_entity
 
@@ -76,7 +76,7 @@ class TestSharing:
         quotas.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1000.0})
         for number in range(30_000):
             produced(quotas, 1, client_id=str(number), now_ms=NOW + number * 10)
-        assert len(quotas.produced._used) <= 10_000
+        assert len(quotas.produced._usages) <= 10_000
 
 
 class TestRate:
@@ -130,7 +130,7 @@ class TestTokenBucket:
 
 class TestAddresses:
     def test_an_address_that_connects_too_often_waits_a_window_at_most(self) -> None:
-        quotas = ClientQuotas(Windows(2, 1000))
+        quotas = ClientQuotas(QuotaWindows(2, 1000))
         quotas.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
         waits = [quotas.record_connection("10.0.0.1", NOW) for _ in range(4)]
         assert waits == [0, 1000, 1000, 1000]
@@ -145,19 +145,19 @@ class TestAddresses:
         assert quotas.max_in_window("u", "c", NOW) == 1000
 
     def test_idle_addresses_are_forgotten(self) -> None:
-        quotas = ClientQuotas(Windows(2, 1000))
+        quotas = ClientQuotas(QuotaWindows(2, 1000))
         quotas.set(quota_entity({"ip": None}), {"connection_creation_rate": 1.0})
         for number in range(30_000):
             quotas.record_connection(f"address-{number}", NOW + number)
-        assert len(quotas.connections._used) <= 10_000
+        assert len(quotas.connections._usages) <= 10_000
 
     def test_a_new_client_does_not_scan_all_active_ones(self) -> None:
-        quotas = ClientQuotas(Windows(2, 1_000_000))
+        quotas = ClientQuotas(QuotaWindows(2, 1_000_000))
         quotas.set(quota_entity({"client-id": None}), {"producer_byte_rate": 1.0})
         for number in range(20_000):
             quotas.use(quotas.produced, "user", f"client-{number}", 1, NOW)
-        before = quotas.produced._used
+        before = quotas.produced._usages
         quotas.use(quotas.produced, "user", "another", 1, NOW)
-        after = quotas.produced._used
+        after = quotas.produced._usages
         quotas.use(quotas.produced, "user", "and another", 1, NOW)
-        assert quotas.produced._used is after or before is after
+        assert quotas.produced._usages is after or before is after
