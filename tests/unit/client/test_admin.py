@@ -35,7 +35,7 @@ def ask(address: str, work: Callable[[Admin], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
-def test_a_topic_is_made_looked_at_enlarged_and_deleted(address: str, topic: str) -> None:
+def test_a_topic_is_created_described_extended_and_deleted(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
         made = await admin.create_topic(topic, partitions=2, replicas=1, settings={"retention.ms": "1234"})
         assert (made.name, made.partitions, made.replicas, len(made.id)) == (topic, 2, 1, 16)
@@ -58,7 +58,7 @@ def test_a_topic_is_made_looked_at_enlarged_and_deleted(address: str, topic: str
     ask(address, work)
 
 
-def test_replicas_can_be_placed_by_hand(address: str, topic: str) -> None:
+def test_replicas_can_be_assigned_manually(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
         made = await admin.create_topic(topic, assignment=[[1], [1], [1]])
         assert made.partitions == 3
@@ -66,7 +66,7 @@ def test_replicas_can_be_placed_by_hand(address: str, topic: str) -> None:
     ask(address, work)
 
 
-def test_a_dry_run_makes_nothing(address: str, topic: str) -> None:
+def test_a_dry_run_creates_nothing(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
         await admin.create_topic(topic, validate_only=True)
         assert topic not in [each.name for each in await admin.topics()]
@@ -74,7 +74,7 @@ def test_a_dry_run_makes_nothing(address: str, topic: str) -> None:
     ask(address, work)
 
 
-def test_what_cannot_be_done_says_which_topic(address: str, topic: str) -> None:
+def test_errors_name_the_topic(address: str, topic: str) -> None:
     async def refused(kind: type[ApiError], call: Awaitable[object]) -> None:
         with pytest.raises(kind, match=topic):
             await call
@@ -93,7 +93,7 @@ def test_what_cannot_be_done_says_which_topic(address: str, topic: str) -> None:
     ask(address, work)
 
 
-def test_settings_are_changed_one_by_one(address: str, topic: str) -> None:
+def test_settings_are_changed_incrementally(address: str, topic: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic)
 
     async def work(admin: Admin) -> None:
@@ -144,7 +144,7 @@ def test_settings_of_brokers_come_from_file_cluster_or_broker(address: str) -> N
     ask(address, work)
 
 
-def test_offsets_are_found_by_end_and_by_time_and_records_deleted(address: str, topic: str) -> None:
+def test_offsets_are_listed_by_end_and_timestamp_and_records_deleted(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
         # The times are of long ago: records of that age would not be kept.
         await admin.create_topic(topic, partitions=2, settings={"retention.ms": "-1"})
@@ -171,7 +171,7 @@ def test_offsets_are_found_by_end_and_by_time_and_records_deleted(address: str, 
     ask(address, work)
 
 
-def test_the_cluster_tells_of_itself(address: str, topic: str) -> None:
+def test_the_cluster_describes_itself(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
         await admin.create_topic(topic)
         found = await admin.describe_cluster()
@@ -189,7 +189,7 @@ def test_the_cluster_tells_of_itself(address: str, topic: str) -> None:
     ask(address, work)
 
 
-def test_leaders_are_elected_and_replicas_stay_where_they_are(address: str, topic: str) -> None:
+def test_an_election_does_not_move_replicas(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
         await admin.create_topic(topic)
         assert await admin.elect_leaders([(topic, 0)]) == {(topic, 0): None}

@@ -54,7 +54,7 @@ def _common(text: str, address: str) -> str:
     return re.sub(r" {2,}", "  ", text)
 
 
-def test_both_are_described_in_the_same_words(kafka_address: str, ottla_address: str) -> None:
+def test_kafka_and_ottla_are_described_in_the_same_words(kafka_address: str, ottla_address: str) -> None:
     theirs, ours = story(kafka_address, "the-same"), story(ottla_address, "the-same")
     differences = [pair for pair in zip(theirs, ours, strict=True) if pair[0] != pair[1]]
     assert not differences, "\n\n".join(f"{one}\n{other}" for one, other in differences)

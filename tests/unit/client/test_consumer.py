@@ -43,7 +43,7 @@ async def values(consumer: Consumer) -> list[int]:
         (FromEnd(3), 7),
     ],
 )
-def test_reading_begins_where_it_is_told_and_ends_at_the_end(
+def test_a_consumer_reads_from_its_start_to_the_end(
     address: str, topic: str, start: int | FromTimestamp | FromEnd, first: int
 ) -> None:
     async def work(cluster: Cluster) -> None:
@@ -57,7 +57,7 @@ def test_reading_begins_where_it_is_told_and_ends_at_the_end(
 
 
 @pytest.mark.parametrize("sessions", [False, True])
-def test_a_follower_gets_what_is_written_later(address: str, topic: str, sessions: bool) -> None:
+def test_a_following_consumer_gets_later_records(address: str, topic: str, sessions: bool) -> None:
     async def work(cluster: Cluster) -> None:
         consumer = Consumer(cluster, sessions=sessions)
         await consumer.assign(topic, start=LATEST)
@@ -72,7 +72,7 @@ def test_a_follower_gets_what_is_written_later(address: str, topic: str, session
     with_ten_records(address, topic, work)
 
 
-def test_an_offset_that_is_gone_is_an_error_or_begins_anew(address: str, topic: str) -> None:
+def test_an_offset_out_of_range_is_an_error_or_is_reset(address: str, topic: str) -> None:
     async def work(cluster: Cluster) -> None:
         await Admin(cluster).delete_records({(topic, 0): 4})
         consumer = Consumer(cluster)
@@ -88,7 +88,7 @@ def test_an_offset_that_is_gone_is_an_error_or_begins_anew(address: str, topic: 
     with_ten_records(address, topic, work)
 
 
-def test_what_is_not_there_cannot_be_assigned(address: str, topic: str) -> None:
+def test_unknown_topics_and_partitions_cannot_be_assigned(address: str, topic: str) -> None:
     async def work(cluster: Cluster) -> None:
         with pytest.raises(UnknownTopicOrPartition, match="has no partition 7"):
             await Consumer(cluster).assign(topic, partitions=[7])
@@ -98,7 +98,7 @@ def test_what_is_not_there_cannot_be_assigned(address: str, topic: str) -> None:
     with_ten_records(address, topic, work)
 
 
-def test_only_committed_records_are_seen_unless_asked_for(kafka_address: str, topic: str) -> None:
+def test_a_consumer_sees_only_committed_records_by_default(kafka_address: str, topic: str) -> None:
     async def create() -> None:
         async with Cluster(kafka_address) as cluster:
             await Admin(cluster).create_topic(topic)

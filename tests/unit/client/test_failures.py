@@ -21,7 +21,7 @@ from tests.support.kafka_broker import SETTINGS
 from tests.support.ottla_node import OttlaNode
 
 
-def test_a_server_that_is_not_there_is_named_and_the_next_one_tried(address: str) -> None:
+def test_an_unreachable_server_is_named_and_the_next_one_is_tried(address: str) -> None:
     nowhere = f"127.0.0.1:{free_port()}"
 
     async def main() -> None:
@@ -34,7 +34,7 @@ def test_a_server_that_is_not_there_is_named_and_the_next_one_tried(address: str
     asyncio.run(main())
 
 
-def test_an_answer_that_cannot_be_read_fails_its_request_at_once() -> None:
+def test_a_malformed_response_fails_its_request_at_once() -> None:
     over = asyncio.Event()
 
     async def babble(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -56,7 +56,7 @@ def test_an_answer_that_cannot_be_read_fails_its_request_at_once() -> None:
     asyncio.run(main())
 
 
-def test_a_node_that_hung_up_is_known_before_anything_was_read() -> None:
+def test_a_closed_connection_is_noticed_before_a_read() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             reader, writer = await asyncio.open_connection(*server.getsockname())
@@ -73,7 +73,7 @@ def test_a_node_that_hung_up_is_known_before_anything_was_read() -> None:
     asyncio.run(main())
 
 
-def test_a_connection_that_was_reset_fails_whatever_is_sent_on_it_and_when() -> None:
+def test_a_reset_connection_fails_every_request() -> None:
     """The loop may have closed the socket before anybody was told; sending in between must raise nothing else."""
 
     async def main() -> None:
@@ -102,7 +102,7 @@ def test_a_connection_that_was_reset_fails_whatever_is_sent_on_it_and_when() -> 
         runner.run(main())
 
 
-def test_a_connection_that_broke_is_opened_again(address: str) -> None:
+def test_a_broken_connection_is_reopened(address: str) -> None:
     async def main() -> None:
         async with Cluster(address) as cluster:
             await cluster.refresh()
@@ -115,7 +115,7 @@ def test_a_connection_that_broke_is_opened_again(address: str) -> None:
     asyncio.run(main())
 
 
-def test_a_record_that_the_broker_refuses_spoils_only_its_batch(address: str, topic: str) -> None:
+def test_a_rejected_record_fails_only_its_batch(address: str, topic: str) -> None:
     async def main() -> None:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(topic, settings={"cleanup.policy": "compact"})
@@ -131,7 +131,7 @@ def test_a_record_that_the_broker_refuses_spoils_only_its_batch(address: str, to
     asyncio.run(main())
 
 
-def test_a_batch_that_is_too_large_goes_in_halves_and_a_record_not_at_all(address: str, topic: str) -> None:
+def test_a_batch_that_is_too_large_is_split_and_a_record_fails(address: str, topic: str) -> None:
     async def main() -> None:
         async with Cluster(address) as cluster:
             await Admin(cluster).create_topic(topic, settings={"max.message.bytes": "5000"})
@@ -149,7 +149,7 @@ def test_a_batch_that_is_too_large_goes_in_halves_and_a_record_not_at_all(addres
     asyncio.run(main())
 
 
-def test_topics_and_partitions_that_are_not_there_are_told_when_sending(address: str, topic: str) -> None:
+def test_sending_to_an_unknown_topic_or_partition_raises(address: str, topic: str) -> None:
     async def main() -> None:
         async with Cluster(address) as cluster, Producer(cluster, create_topics=False) as producer:
             began = time.monotonic()
@@ -164,9 +164,7 @@ def test_topics_and_partitions_that_are_not_there_are_told_when_sending(address:
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-def test_records_survive_a_restart_of_their_leader_in_order_and_once(
-    tmp_path: Path, topic: str, end: signal.Signals
-) -> None:
+def test_records_survive_a_leader_restart_in_order_and_once(tmp_path: Path, topic: str, end: signal.Signals) -> None:
     node = OttlaNode(tmp_path, SETTINGS)
     node.format()
     count = 3000

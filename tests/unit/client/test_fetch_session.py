@@ -15,7 +15,7 @@ def told(request: tuple[list[FetchTopic], list[ForgottenTopic]]) -> tuple[dict[i
     )
 
 
-def test_after_the_first_request_only_changes_are_told() -> None:
+def test_after_the_first_request_only_changes_are_sent() -> None:
     session = FetchSession(enabled=True)
     assert (session.id, session.epoch) == (0, 0)
     assert told(session.request({("t", 0): A, ("t", 1): B})) == ({0: 5, 1: 7}, [])
@@ -26,7 +26,7 @@ def test_after_the_first_request_only_changes_are_told() -> None:
     assert told(session.request({("t", 1): B._replace(offset=8)})) == ({}, [0])
 
 
-def test_a_topic_made_anew_replaces_the_old_one() -> None:
+def test_a_recreated_topic_replaces_the_old_one() -> None:
     session = FetchSession(enabled=True)
     session.request({("t", 0): A})
     session.advance(42)
@@ -35,7 +35,7 @@ def test_a_topic_made_anew_replaces_the_old_one() -> None:
     assert [each.topic_id for each in topics] == [OTHER_ID]
 
 
-def test_a_lost_session_begins_with_everything() -> None:
+def test_a_new_session_starts_with_all_partitions() -> None:
     session = FetchSession(enabled=True)
     session.request({("t", 0): A})
     session.advance(42)
@@ -46,7 +46,7 @@ def test_a_lost_session_begins_with_everything() -> None:
     assert told(session.request({("t", 0): A})) == ({0: 5}, [])
 
 
-def test_without_sessions_every_request_says_everything() -> None:
+def test_without_sessions_every_request_names_all_partitions() -> None:
     session = FetchSession(enabled=False)
     for _ in range(2):
         assert told(session.request({("t", 0): A})) == ({0: 5}, [])

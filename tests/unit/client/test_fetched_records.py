@@ -37,13 +37,13 @@ def offsets(chunks: list[Chunk]) -> list[int]:
     return [record.offset for chunk in chunks for record in chunk.records]
 
 
-def test_a_batch_is_cut_at_the_offset_that_was_asked_for_and_at_the_stop() -> None:
+def test_a_batch_is_trimmed_to_the_offset_and_the_stop() -> None:
     chunks = read(batch(0, 4), batch(4, 4), batch(8, 4), offset=2, stop=6)
     assert offsets(chunks) == [2, 3, 4, 5]
     assert chunks[-1].next_offset == 6
 
 
-def test_a_partial_batch_at_the_end_waits_for_the_next_fetch() -> None:
+def test_a_partial_batch_at_the_end_is_left_to_the_next_fetch() -> None:
     chunks = read(batch(0, 2), batch(2, 2)[:-1])
     assert offsets(chunks) == [0, 1]
     assert chunks[-1].next_offset == 2
@@ -83,7 +83,7 @@ def test_a_transaction_that_began_before_the_fetch_is_hidden_up_to_its_marker() 
     assert offsets(read(*parts, offset=11, aborted=[(7, 3)])) == [12]
 
 
-def test_changed_bytes_are_an_error_with_its_place() -> None:
+def test_corrupt_bytes_are_an_error_with_an_offset() -> None:
     broken = batch(0, 2)
     broken[-1] ^= 1
     with pytest.raises(CorruptMessage, match=r"topic 't', partition 0, after offset 0: the header's CRC is"):

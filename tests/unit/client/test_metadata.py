@@ -26,14 +26,14 @@ def leader(cluster: Cluster) -> tuple[int, int]:
     return known.partitions[0].leader, known.partitions[0].leader_epoch
 
 
-def test_a_hint_of_a_later_epoch_is_taken_with_the_node_that_it_names() -> None:
+def test_a_hint_of_a_later_epoch_is_applied_with_its_node() -> None:
     cluster = cluster_that_knows(topic(1, 5))
     assert cluster.note_leader("t", 0, 2, 6, {2: Node(2, Address("b", 2))})
     assert leader(cluster) == (2, 6)
     assert cluster.nodes[2].address == ("b", 2)
 
 
-def test_hints_that_are_old_or_of_unknown_nodes_are_not_taken() -> None:
+def test_hints_that_are_old_or_of_unknown_nodes_are_ignored() -> None:
     cluster = cluster_that_knows(topic(1, 5))
     assert not cluster.note_leader("t", 0, 1, 5, {})
     assert not cluster.note_leader("t", 0, 3, 6, {})
@@ -43,19 +43,19 @@ def test_hints_that_are_old_or_of_unknown_nodes_are_not_taken() -> None:
     assert leader(cluster) == (1, 5)
 
 
-def test_a_broker_that_lags_behind_does_not_bring_an_old_leader_back() -> None:
+def test_a_lagging_broker_does_not_restore_an_old_leader() -> None:
     assert topic(1, 4).with_newer_leaders(topic(2, 5)).partitions[0].leader == 2
     assert topic(1, 6).with_newer_leaders(topic(2, 5)).partitions[0].leader == 1
     assert topic(1, 0, id_=b"j" * 16).with_newer_leaders(topic(2, 5)).partitions[0].leader == 1  # made anew
 
 
-def test_what_was_forgotten_is_looked_up_again() -> None:
+def test_a_forgotten_topic_is_looked_up_again() -> None:
     cluster = cluster_that_knows(topic(1, 5))
     cluster.forget("t")
     assert cluster.cached_topic("t") is None
 
 
-def test_only_what_is_likely_to_pass_is_tried_again() -> None:
+def test_only_transient_errors_are_retried() -> None:
     assert is_transient(NetworkFailed())
     assert is_transient(NotLeader())
     assert not is_transient(UnknownTopicOrPartition())

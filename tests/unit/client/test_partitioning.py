@@ -31,7 +31,7 @@ def make_topic(*leaders: int) -> Topic:
     return Topic("t", bytes(16), False, partitions)
 
 
-def test_without_a_key_a_batchs_worth_stays_together_and_the_next_goes_elsewhere() -> None:
+def test_records_without_a_key_stay_on_a_partition_for_one_batch() -> None:
     sticky, topic = StickyPartitioner(100, random.Random(1)), make_topic(1, 1, 1)
     chosen = [sticky.choose(topic, 50) for _ in range(20)]
     pairs = list(zip(chosen[::2], chosen[1::2], strict=True))
@@ -40,7 +40,7 @@ def test_without_a_key_a_batchs_worth_stays_together_and_the_next_goes_elsewhere
     assert set(chosen) == {0, 1, 2}
 
 
-def test_without_a_key_partitions_without_a_leader_are_passed_over() -> None:
+def test_records_without_a_key_avoid_partitions_without_a_leader() -> None:
     sticky, topic = StickyPartitioner(1, random.Random(1)), make_topic(-1, 4, -1)
     assert {sticky.choose(topic, 10) for _ in range(20)} == {1}
     assert StickyPartitioner(1, random.Random(1)).choose(make_topic(-1, -1), 10) in (0, 1)

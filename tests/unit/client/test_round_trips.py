@@ -57,7 +57,7 @@ def test_records_come_back_as_they_were_sent(address: str, topic: str, compressi
         assert record.timestamp == where.timestamp == 1_000_000 + at
 
 
-def test_another_client_reads_what_was_sent_and_agrees_where_keys_belong(address: str, topic: str) -> None:
+def test_another_client_reads_the_records_and_agrees_on_partitions(address: str, topic: str) -> None:
     keys = [f"key-{number}".encode() for number in range(50)]
 
     async def main() -> dict[bytes, int]:

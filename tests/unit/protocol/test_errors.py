@@ -72,7 +72,7 @@ def test_every_code_and_name_belongs_to_one_class() -> None:
     assert sorted(error.name for error in MEMBERS) == sorted(row["name"] for row in FAILURES)
 
 
-def test_the_package_offers_the_whole_tree_and_nothing_else() -> None:
+def test_the_package_exports_exactly_the_tree() -> None:
     tree = {error.__name__ for error in TREE} | {"ApiError"}
     assert set(errors.__all__) == tree | {"NONE", "by_code", "name_of"}
     assert all(getattr(errors, error.__name__) is error for error in TREE)
@@ -86,7 +86,7 @@ def test_success_has_a_name_but_no_class() -> None:
 
 
 @pytest.mark.parametrize("code", [-2, 134, 32767])
-def test_a_code_from_the_future_is_an_unknown_server_error(code: int) -> None:
+def test_an_unknown_code_is_an_unknown_server_error(code: int) -> None:
     assert by_code(code) is UnknownServerError
     assert name_of(code) == "UNKNOWN_SERVER_ERROR"
 
@@ -97,7 +97,7 @@ def test_a_code_is_named_as_kafka_names_it() -> None:
     assert name_of(129) == "REBOOTSTRAP_REQUIRED"
 
 
-def test_an_error_brings_its_own_message_or_its_docstring() -> None:
+def test_an_error_has_its_own_message_or_its_docstring() -> None:
     plain = errors.NotLeader()
     assert plain.message == "This broker does not lead the partition; the client should refresh its metadata."
     assert str(plain) == plain.message
@@ -120,7 +120,7 @@ def test_without_docstrings_the_message_is_the_name() -> None:
     assert Bare().message == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_a_narrower_error_answers_with_its_parents_code() -> None:
+def test_a_subclass_without_a_code_has_its_parents_code() -> None:
     class LeaderMoved(errors.NotLeader):
         """The leader moved while the request waited."""
 
@@ -128,7 +128,7 @@ def test_a_narrower_error_answers_with_its_parents_code() -> None:
     assert by_code(6) is errors.NotLeader
 
 
-def test_a_second_class_for_a_code_is_refused() -> None:
+def test_a_second_class_for_a_code_is_rejected() -> None:
     with pytest.raises(AssertionError, match="takes the code of NotLeader"):
 
         class Impostor(ApiError, code=6, name="IMPOSTOR"):
@@ -137,7 +137,7 @@ def test_a_second_class_for_a_code_is_refused() -> None:
     assert by_code(6) is errors.NotLeader
 
 
-def test_a_code_without_a_name_a_flag_without_a_code_and_the_code_of_success_are_refused() -> None:
+def test_incomplete_error_declarations_are_rejected() -> None:
     with pytest.raises(AssertionError, match="no name"):
         type("Nameless", (ApiError,), {}, code=999)
     with pytest.raises(AssertionError, match="no code"):
@@ -148,7 +148,7 @@ def test_a_code_without_a_name_a_flag_without_a_code_and_the_code_of_success_are
         type("Success", (ApiError,), {}, code=0, name="NONE")
 
 
-def test_an_error_survives_the_way_to_another_process() -> None:
+def test_an_error_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(errors.OffsetOutOfRange("42 is past the end")))
     assert type(error) is errors.OffsetOutOfRange
     assert error.message == "42 is past the end"
@@ -164,7 +164,7 @@ def test_a_docstring_is_one_sentence_on_one_line(error: type[ApiError]) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.__name__)
-def test_a_family_ends_in_error_has_members_and_is_drawn_in_the_tree(family: type[ApiError]) -> None:
+def test_a_family_ends_in_error_has_members_and_is_in_the_diagram(family: type[ApiError]) -> None:
     assert family.__name__.endswith("Error")
     assert len(names_under(family)) >= 2
     assert errors.__doc__ is not None
@@ -178,7 +178,7 @@ def test_every_error_but_the_unknown_one_has_a_family_and_no_children() -> None:
         assert not any(error in other.__bases__ for other in TREE), error
 
 
-def test_families_hold_what_their_names_promise() -> None:
+def test_families_have_the_members_that_their_names_promise() -> None:
     assert names_under(errors.AuthorizationError) == names_with("AUTHORIZATION_FAILED")
     assert names_under(errors.AuthenticationError) == names_with("SASL")
     assert names_under(errors.DelegationTokenError) == names_with("DELEGATION_TOKEN") | {"INVALID_PRINCIPAL_TYPE"}
@@ -194,7 +194,7 @@ def test_families_hold_what_their_names_promise() -> None:
     assert names_with("VOTER") <= names_under(errors.QuorumError)
 
 
-def test_stale_metadata_and_a_lost_coordinator_are_worth_a_retry() -> None:
+def test_stale_metadata_and_a_lost_coordinator_are_retriable() -> None:
     for family in (errors.StaleMetadataError, errors.CoordinatorError, errors.FetchSessionError):
         assert all(error.retriable for error in MEMBERS if issubclass(error, family))
 

@@ -1,1 +1,1 @@
-"""TLS and SASL, beside Apache Kafka's."""
+"""TLS and SASL, compared with Apache Kafka's."""

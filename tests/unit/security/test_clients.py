@@ -1,4 +1,4 @@
-"""Clients of every kind come in over TLS and SASL, write and read, as on Apache Kafka."""
+"""Clients of all kinds authenticate over TLS and SASL, write and read."""
 
 import asyncio
 import os
@@ -25,15 +25,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from ottla.config.settings.properties import show_properties
-from tests.unit.security.secured import MECHANISMS, PASSWORDS, Secured
-from tests.unit.security.talk import encoded
+from tests.unit.security.raw_connection import encoded
+from tests.unit.security.secured_node import MECHANISMS, PASSWORDS, SecuredNode
 
 WAYS = [("SSL", "")] + [(listener, each) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for each in MECHANISMS]
 TIMEOUT_S = 60
 
 
-def librdkafka(node: Secured, listener: str, mechanism: str = "", user: str = "bob") -> dict[str, Any]:
-    """The settings of a client on librdkafka."""
+def librdkafka(node: SecuredNode, listener: str, mechanism: str = "", user: str = "bob") -> dict[str, Any]:
+    """Return the settings of a librdkafka client."""
     given: dict[str, Any] = {
         "bootstrap.servers": node.addresses[listener],
         "security.protocol": listener,
@@ -54,7 +54,7 @@ def unsigned_token(user: str) -> str:
     return ".".join(map(encoded, parts)) + "."
 
 
-def new_topic(node: Secured, partitions: int = 1) -> str:
+def new_topic(node: SecuredNode, partitions: int = 1) -> str:
     name = f"topic-{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": node.addresses["PLAINTEXT"], "log_level": 0})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(TIMEOUT_S)
@@ -77,8 +77,8 @@ def read(settings: dict[str, Any], topic: str, count: int) -> list[bytes | None]
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-def test_librdkafka_writes_and_reads(ottla_node: Secured, listener: str, mechanism: str) -> None:
-    """Records of all sizes: requests and answers of megabytes are many records of TLS, and small ones share one."""
+def test_librdkafka_writes_and_reads(ottla_node: SecuredNode, listener: str, mechanism: str) -> None:
+    """Records of all sizes: large requests and responses span many TLS records, and small ones share one."""
     topic = new_topic(ottla_node)
     settings = librdkafka(ottla_node, listener, mechanism)
     values = [os.urandom(size) for size in (0, 1, 100, 16_384, 900_000) * 6] + [b"%d" % each for each in range(20_000)]
@@ -90,7 +90,7 @@ def test_librdkafka_writes_and_reads(ottla_node: Secured, listener: str, mechani
     assert read(settings, topic, len(values)) == values
 
 
-def test_what_is_written_in_one_way_is_read_in_another(ottla_node: Secured) -> None:
+def test_records_are_readable_on_every_listener(ottla_node: SecuredNode) -> None:
     topic = new_topic(ottla_node)
     for number, (listener, mechanism) in enumerate(WAYS):
         producer = Producer(librdkafka(ottla_node, listener, mechanism))
@@ -100,8 +100,8 @@ def test_what_is_written_in_one_way_is_read_in_another(ottla_node: Secured) -> N
     assert read(plain, topic, len(WAYS)) == [b"%d" % number for number in range(len(WAYS))]
 
 
-def test_a_slow_reader_gets_everything(ottla_node: Secured) -> None:
-    """The node's sockets have no room while the client does something else: what was encrypted must not be lost."""
+def test_a_slow_reader_gets_all_records(ottla_node: SecuredNode) -> None:
+    """The node's socket buffers are full while the client pauses: encrypted bytes must not be lost."""
     topic = new_topic(ottla_node)
     settings = librdkafka(ottla_node, "SASL_SSL", "PLAIN")
     values = [os.urandom(50_000) for _ in range(400)]
@@ -127,7 +127,7 @@ def test_a_slow_reader_gets_everything(ottla_node: Secured) -> None:
 @pytest.mark.parametrize(
     ("listener", "mechanism"), [("SSL", ""), ("SASL_SSL", "SCRAM-SHA-512"), ("SASL_PLAINTEXT", "PLAIN")]
 )
-def test_aiokafka_writes_and_reads(ottla_node: Secured, listener: str, mechanism: str) -> None:
+def test_aiokafka_writes_and_reads(ottla_node: SecuredNode, listener: str, mechanism: str) -> None:
     topic = new_topic(ottla_node)
     given: dict[str, Any] = {
         "bootstrap_servers": ottla_node.addresses[listener],
@@ -152,7 +152,7 @@ def test_aiokafka_writes_and_reads(ottla_node: Secured, listener: str, mechanism
 
 
 def tool(name: str, *arguments: str, typed: str = "") -> str:
-    """What one of Kafka's tools says when it is done."""
+    """Run one of Kafka's tools and return its output."""
     command = [str(java()), "-cp", f"{kafka_libs()}/*", name, *arguments]
     done = subprocess.run(command, input=typed, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -166,7 +166,9 @@ def config_file(folder: Path, given: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), [("SASL_SSL", "SCRAM-SHA-256"), ("SASL_SSL", "OAUTHBEARER")])
-def test_kafkas_own_clients_write_and_read(ottla_node: Secured, tmp_path: Path, listener: str, mechanism: str) -> None:
+def test_kafkas_own_clients_write_and_read(
+    ottla_node: SecuredNode, tmp_path: Path, listener: str, mechanism: str
+) -> None:
     topic = new_topic(ottla_node)
     given = ottla_node.client(listener, mechanism)
     file = config_file(tmp_path, given)
@@ -180,7 +182,7 @@ def test_kafkas_own_clients_write_and_read(ottla_node: Secured, tmp_path: Path, 
     assert told.split() == ["one", "two"]
 
 
-def test_users_are_made_by_kafkas_tool_and_come_in(ottla_node: Secured, tmp_path: Path) -> None:
+def test_users_created_by_kafkas_tool_can_authenticate(ottla_node: SecuredNode, tmp_path: Path) -> None:
     file = config_file(tmp_path, ottla_node.client("SASL_SSL", "PLAIN"))
     server = ("--bootstrap-server", ottla_node.addresses["SASL_SSL"], "--command-config", file)
     user = ("--entity-type", "users", "--entity-name", "carl")
@@ -196,7 +198,7 @@ def test_users_are_made_by_kafkas_tool_and_come_in(ottla_node: Secured, tmp_path
         AdminClient(settings).list_topics(timeout=3)
 
 
-def test_the_way_in_says_who_a_client_is(node: Secured) -> None:
+def test_the_listener_determines_the_principal(node: SecuredNode) -> None:
     client = node.authority.sign("CN=Carl Gauß\\, jr.,OU=data,O=shop,C=DE")
     path = node.authority.file("carl", client)
     carl = librdkafka(node, "SSL") | {"ssl.certificate.location": str(path), "ssl.key.location": str(path)}
@@ -207,8 +209,8 @@ def test_the_way_in_says_who_a_client_is(node: Secured) -> None:
     assert not is_known_as(node, librdkafka(node, "SASL_PLAINTEXT", "PLAIN", "ann"), "User:bob")
 
 
-def is_known_as(node: Secured, settings: dict[str, Any], principal: str) -> bool:
-    """Whether a client may see a topic that nobody may see but this one."""
+def is_known_as(node: SecuredNode, settings: dict[str, Any], principal: str) -> bool:
+    """Return whether a client can describe a topic that only this principal may describe."""
     topic = new_topic(node)
     admin = AdminClient({"bootstrap.servers": node.addresses["PLAINTEXT"], "log_level": 0})
     kinds = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL)
@@ -219,7 +221,7 @@ def is_known_as(node: Secured, settings: dict[str, Any], principal: str) -> bool
     return found.error is None
 
 
-def test_a_wrong_password_is_told_to_librdkafka(ottla_node: Secured) -> None:
+def test_librdkafka_reports_a_wrong_password(ottla_node: SecuredNode) -> None:
     problems: list[KafkaError] = []
     settings = librdkafka(ottla_node, "SASL_SSL", "PLAIN") | {"sasl.password": "wrong", "error_cb": problems.append}
     admin = AdminClient(settings)

@@ -1,4 +1,4 @@
-"""Nodes prove to each other who they are, over TLS: Ottla's alone, and with Apache Kafka's among them."""
+"""Nodes authenticate to each other over TLS: Ottla's alone, and together with Apache Kafka's."""
 
 import asyncio
 import base64
@@ -20,7 +20,7 @@ from ottla.security.settings import parse_security
 from tests.support.kafka_member import KafkaMember
 from tests.support.ottla_cluster import BOTH, ClusterNode, OttlaCluster, eventually
 from tests.unit.node.cluster.test_mixed import LIGHT, creation, in_service, round_trip
-from tests.unit.security.secured import login
+from tests.unit.security.secured_node import login
 
 SECRET = "between nodes"
 
@@ -79,7 +79,7 @@ def test_nodes_replicate_and_fail_over(tmp_path: Path, kafka: int | None) -> Non
 
 
 @pytest.mark.parametrize("kafka", [1, 2])
-def test_a_token_that_one_node_made_is_known_to_all(tmp_path: Path, kafka: int) -> None:
+def test_a_token_of_one_node_is_valid_on_all_nodes(tmp_path: Path, kafka: int) -> None:
     cluster = secured_cluster(tmp_path, {kafka: KafkaMember})
     with cluster.running():
         eventually(lambda: in_service(cluster) == {1, 2, 3}, "all brokers are in service")
@@ -106,7 +106,7 @@ def comes_in(cluster: OttlaCluster, at: int, token_id: str, proof: str) -> bool:
 
 
 def asked(cluster: OttlaCluster, at: int, user: str, password: str, request: Any, **options: str) -> Any:
-    """A node's answer to somebody who comes by SCRAM over TLS, with the nodes' own certificate."""
+    """Return a node's response to a client that uses SCRAM over TLS with the nodes' certificate."""
     given = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-256",
@@ -128,7 +128,7 @@ def asked(cluster: OttlaCluster, at: int, user: str, password: str, request: Any
     return asyncio.run(ask())
 
 
-def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
+def test_a_node_with_a_wrong_secret_is_rejected(tmp_path: Path) -> None:
     cluster = secured_cluster(tmp_path)
     stranger = cluster.nodes[3]
     with cluster.running():
@@ -137,7 +137,7 @@ def test_a_node_with_another_secret_is_not_let_in(tmp_path: Path) -> None:
         wrong = login("plain.PlainLoginModule", username="node", password="guessed", user_node=SECRET)
         cluster.reconfigure({"listener.name.controller.plain.sasl.jaas.config": wrong}, 3)
         stranger.launch()
-        eventually(lambda: "Invalid username or password" in stranger.last_words(), "the node is told why")
+        eventually(lambda: "Invalid username or password" in stranger.last_words(), "the node logs the reason")
         # It listens again where it was before it was noticed to be gone: then its session has to end first.
         eventually(lambda: in_service(cluster) == {1, 2}, "the node is out of service")
         cluster.kill(3)

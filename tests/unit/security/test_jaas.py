@@ -1,4 +1,4 @@
-"""Texts of `sasl.jaas.config`, as Kafka's documentation and its users write them."""
+"""Parsing of `sasl.jaas.config`, as Kafka's documentation and users write it."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_a_module_may_have_no_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "the name of a login module is missing"),
         (f"{PLAIN};", "a flag such as required after the login module is missing"),
@@ -40,8 +40,8 @@ def test_a_module_may_have_no_options() -> None:
         (f'{PLAIN} required a="b"; {PLAIN} required;', "only one login module"),
     ],
 )
-def test_what_is_wrong_is_told_without_secrets(text: str, said: str) -> None:
+def test_errors_show_no_secrets(text: str, message: str) -> None:
     with pytest.raises(InvalidJaas) as raised:
         parse_jaas(text)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "hush-hush" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""Key stores that keytool made are read, and what is wrong with one is told."""
+"""Key stores of keytool are read, and errors in them are reported."""
 
 import ssl
 from pathlib import Path
@@ -36,22 +36,22 @@ def der(pem: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-@pytest.mark.parametrize("said", ["JKS", "PKCS12"])
-def test_key_and_certificates_are_those_that_went_in(authority: Authority, ann: Identity, kind: str, said: str) -> None:
-    text, password = identity_pem(store(authority.key_store("ann", ann, kind), said), None)
+@pytest.mark.parametrize("message", ["JKS", "PKCS12"])
+def test_the_key_and_certificates_are_read_back(authority: Authority, ann: Identity, kind: str, message: str) -> None:
+    text, password = identity_pem(store(authority.key_store("ann", ann, kind), message), None)
     assert password is None
     assert der(text) == [ssl.PEM_cert_to_DER_cert(each.certificate_pem) for each in (ann, authority.identity)]
-    context = client_context(Tls(identity=store(authority.key_store("ann2", ann, kind), said)))
+    context = client_context(Tls(identity=store(authority.key_store("ann2", ann, kind), message)))
     assert context.check_hostname  # and the key was taken: it belongs to the certificate
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_trusted_certificates_are_those_that_went_in(authority: Authority, kind: str) -> None:
+def test_the_trusted_certificates_are_read_back(authority: Authority, kind: str) -> None:
     path = authority.trust_store(kind)
     assert der(trusted_pem(store(path, kind))) == [ssl.PEM_cert_to_DER_cert(authority.identity.certificate_pem)]
 
 
-def test_a_key_of_pem_may_have_a_password(ann: Identity) -> None:
+def test_a_pem_key_may_have_a_password(ann: Identity) -> None:
     text = Password(ann.key_pem("secret") + ann.certificate_pem)
     identity = Store("ssl.keystore.key", "PEM", text=text)
     client_context(Tls(identity=identity, key_password=Password("secret")))
@@ -62,19 +62,19 @@ def test_a_key_of_pem_may_have_a_password(ann: Identity) -> None:
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_a_wrong_password_is_told(authority: Authority, ann: Identity, kind: str) -> None:
+def test_a_wrong_password_is_reported(authority: Authority, ann: Identity, kind: str) -> None:
     path = authority.key_store("locked", ann, kind)
     with pytest.raises(InvalidSecurity, match=r"ssl.keystore.location: .* ssl.keystore.password is wrong"):
         identity_pem(store(path, kind, "wrong"), None)
 
 
-def test_a_store_of_java_without_keys_is_told(authority: Authority) -> None:
+def test_a_java_store_without_keys_is_reported(authority: Authority) -> None:
     path = authority.trust_store("JKS")
     with pytest.raises(InvalidSecurity, match="has no private key"):
         identity_pem(store(path, "JKS"), None)
 
 
-def test_what_is_missing_broken_or_something_else_is_told(authority: Authority, ann: Identity, tmp_path: Path) -> None:
+def test_missing_and_damaged_stores_are_reported(authority: Authority, ann: Identity, tmp_path: Path) -> None:
     with pytest.raises(InvalidSecurity, match="no-such-file cannot be read: No such file"):
         trusted_pem(store(tmp_path / "no-such-file", "JKS"))
     whole = authority.key_store("whole", ann, "JKS").read_bytes()

@@ -1,4 +1,4 @@
-"""Clients in Go and JavaScript come in over TLS and SASL, write, read and join groups."""
+"""Clients in Go and JavaScript authenticate over TLS and SASL, write, read and join groups."""
 
 import time
 import uuid
@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.clients.programs.lines import Record
 from tests.conformance.clients.running import FRANZ_GO, KAFKAJS, SARAMA, Client, ClientFailed, Running
-from tests.unit.security.secured import PASSWORDS, Secured
+from tests.unit.security.secured_node import PASSWORDS, SecuredNode
 from tests.unit.security.test_clients import new_topic
 
 CLIENTS = (FRANZ_GO, SARAMA, KAFKAJS)
@@ -28,7 +28,9 @@ def of_kinds(*kinds: Client) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("client", kinds, indirect=True, ids=lambda kind: kind.name)
 
 
-def way_in(node: Secured, listener: str, mechanism: str, password: str = PASSWORDS["bob"]) -> dict[str, str]:
+def client_settings(
+    node: SecuredNode, listener: str, mechanism: str, password: str = PASSWORDS["bob"]
+) -> dict[str, str]:
     return {
         "address": node.addresses[listener],
         "trusted": str(node.authority.trusted) if listener.endswith("SSL") else "",
@@ -39,15 +41,15 @@ def way_in(node: Secured, listener: str, mechanism: str, password: str = PASSWOR
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-def test_what_is_written_is_read(client: Running, ottla_node: Secured, listener: str, mechanism: str) -> None:
-    topic, way = new_topic(ottla_node), way_in(ottla_node, listener, mechanism)
+def test_what_is_written_is_read(client: Running, ottla_node: SecuredNode, listener: str, mechanism: str) -> None:
+    topic, way = new_topic(ottla_node), client_settings(ottla_node, listener, mechanism)
     client.ask("write", topic=topic, records=RECORDS, **way)
     read = client.ask("read", topic=topic, partitions=1, count=len(RECORDS), **way)
     assert read.records == RECORDS
 
 
-def test_a_group_is_joined(client: Running, ottla_node: Secured) -> None:
-    topic, way = new_topic(ottla_node), way_in(ottla_node, "SASL_SSL", "SCRAM-SHA-256")
+def test_a_group_is_joined(client: Running, ottla_node: SecuredNode) -> None:
+    topic, way = new_topic(ottla_node), client_settings(ottla_node, "SASL_SSL", "SCRAM-SHA-256")
     client.ask("write", topic=topic, records=RECORDS, **way)
     client.ask("join", topic=topic, group=uuid.uuid4().hex, **way)
     read: list[Record] = []
@@ -60,12 +62,12 @@ def test_a_group_is_joined(client: Running, ottla_node: Secured) -> None:
 
 
 @of_kinds(FRANZ_GO, SARAMA)
-def test_a_session_is_proved_again(client: Running, ottla_node: Secured) -> None:
+def test_a_session_is_reauthenticated(client: Running, ottla_node: SecuredNode) -> None:
     """It lasts for two seconds there; a member reads for longer than that.
 
     kafkajs proves it again ten seconds before the end, which is too often for Kafka, too.
     """
-    topic, way = new_topic(ottla_node), way_in(ottla_node, "BRIEF", "SCRAM-SHA-256")
+    topic, way = new_topic(ottla_node), client_settings(ottla_node, "BRIEF", "SCRAM-SHA-256")
     client.ask("write", topic=topic, records=RECORDS, **way)
     client.ask("join", topic=topic, group=uuid.uuid4().hex, **way)
     read: list[Record] = []
@@ -82,8 +84,8 @@ def test_a_session_is_proved_again(client: Running, ottla_node: Secured) -> None
 
 @of_kinds(SARAMA, KAFKAJS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_told(client: Running, ottla_node: Secured, mechanism: str) -> None:
+def test_a_wrong_password_is_reported(client: Running, ottla_node: SecuredNode, mechanism: str) -> None:
     """franz-go tries again until its time is up."""
-    way = way_in(ottla_node, "SASL_SSL", mechanism, "wrong")
+    way = client_settings(ottla_node, "SASL_SSL", mechanism, "wrong")
     with pytest.raises(ClientFailed, match=r"(?i)authenticat|credentials"):
         client.ask("write", topic=new_topic(ottla_node), records=RECORDS[:1], **way)

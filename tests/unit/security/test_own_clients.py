@@ -1,4 +1,4 @@
-"""Ottla's clients speak with Apache Kafka, and with Ottla, in every way in which a node can be spoken to."""
+"""Ottla's clients talk to Apache Kafka and to Ottla over every security protocol."""
 
 import asyncio
 import json
@@ -30,14 +30,14 @@ from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
 from ottla.spark.connector.option_values import OptionError
 from ottla.spark.connector.read_options import parse_read_options
 from tests.support.commands import ottla, refuses, says
-from tests.unit.security.secured import BRIEF_MS, MECHANISMS, Secured, login, login_of
+from tests.unit.security.secured_node import BRIEF_MS, MECHANISMS, SecuredNode, login, login_of
 
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 VALUES = pa.schema([("value", TYPES["value"])])
 
 
 @pytest.fixture(scope="session")
-def topic(node: Secured) -> str:
+def topic(node: SecuredNode) -> str:
     """A topic with three records."""
     name = f"topic-{uuid.uuid4().hex[:8]}"
     plain: dict[str, str | int | float | bool] = {"bootstrap.servers": node.addresses["PLAINTEXT"], "log_level": 0}
@@ -51,7 +51,7 @@ def topic(node: Secured) -> str:
 
 
 def names_of_topics(given: dict[str, str]) -> set[str]:
-    """What a client with these settings is told."""
+    """List the topics with these settings."""
 
     async def ask() -> set[str]:
         async with Cluster(given["bootstrap.servers"], security=parse_security(given), timeout_s=5) as cluster:
@@ -61,7 +61,7 @@ def names_of_topics(given: dict[str, str]) -> set[str]:
 
 
 def read(given: dict[str, str], topic: str) -> list[bytes]:
-    """The values that a query of Spark would read."""
+    """Return the values that a Spark query reads."""
     options = {f"kafka.{name}": value for name, value in given.items()} | {"subscribe": topic}
     parsed = parse_read_options(options, streaming=False)
     found = [batch for wanted in plan_batch(parsed) for batch in read_range(parsed, wanted, VALUES)]
@@ -72,18 +72,18 @@ def read(given: dict[str, str], topic: str) -> list[bytes]:
     ("listener", "mechanism"),
     [("SSL", ""), *((listener, each) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for each in MECHANISMS)],
 )
-def test_a_client_is_let_in_and_reads(node: Secured, topic: str, listener: str, mechanism: str) -> None:
+def test_a_client_authenticates_and_reads(node: SecuredNode, topic: str, listener: str, mechanism: str) -> None:
     given = node.client(listener, mechanism)
     assert topic in names_of_topics(given)
     assert read(given, topic) == [b"0", b"1", b"2"]
 
 
-def test_a_password_may_have_any_characters(node: Secured, topic: str) -> None:
+def test_a_password_may_have_any_characters(node: SecuredNode, topic: str) -> None:
     assert topic in names_of_topics(node.client("SASL_PLAINTEXT", "PLAIN", "ann"))
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_stores_that_keytool_made_are_taken(node: Secured, topic: str, kind: str) -> None:
+def test_stores_of_keytool_are_accepted(node: SecuredNode, topic: str, kind: str) -> None:
     authority = node.authority
     stores = {
         "ssl.keystore.type": kind,
@@ -96,7 +96,7 @@ def test_stores_that_keytool_made_are_taken(node: Secured, topic: str, kind: str
     assert read(node.client("SSL") | stores, topic) == [b"0", b"1", b"2"]
 
 
-def test_certificates_may_stand_in_the_settings(node: Secured, topic: str) -> None:
+def test_certificates_may_be_inline_in_the_settings(node: SecuredNode, topic: str) -> None:
     client = node.authority.sign("CN=client")
     inline = {
         "ssl.keystore.type": "PEM",
@@ -111,19 +111,19 @@ def test_certificates_may_stand_in_the_settings(node: Secured, topic: str) -> No
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_wrong_password_is_told(node: Secured, mechanism: str) -> None:
+def test_a_wrong_password_is_reported(node: SecuredNode, mechanism: str) -> None:
     given = node.client("SASL_SSL", mechanism, sasl__jaas__config=login_of(mechanism, "bob", "wrong"))
     with pytest.raises(AuthenticationError, match=r"rejected the credentials: Authentication failed") as raised:
         names_of_topics(given)
     assert "wrong" not in str(raised.value)
 
 
-def test_a_mechanism_that_is_not_taken_is_told(node: Secured) -> None:
+def test_an_unsupported_mechanism_is_reported(node: SecuredNode) -> None:
     with pytest.raises(AuthenticationError, match=r"does not support sasl\.mechanism=SCRAM-SHA-512; set it to .*PLAIN"):
         names_of_topics(node.client("BRIEF", "SCRAM-SHA-512"))
 
 
-def test_a_token_that_is_refused_is_told(node: Secured) -> None:
+def test_a_rejected_token_is_reported(node: SecuredNode) -> None:
     expired = login(
         "oauthbearer.OAuthBearerLoginModule", unsecuredLoginStringClaim_sub="bob", unsecuredLoginLifetimeSeconds="-10"
     )
@@ -133,7 +133,7 @@ def test_a_token_that_is_refused_is_told(node: Secured) -> None:
 
 @contextmanager
 def token_endpoint(token: str, asked: list[tuple[str, str, str]]) -> Iterator[str]:
-    """A server that gives everybody this token; notes who asked for what."""
+    """A server that returns this token to every request, and records the requests."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -169,7 +169,7 @@ def issued(url: str, **options: str) -> dict[str, str]:
     }
 
 
-def test_a_token_is_asked_for_once(node: Secured, topic: str) -> None:
+def test_a_token_is_requested_once(node: SecuredNode, topic: str) -> None:
     made = parse_security(node.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
     assert made is not None
     token = made.exchange().first().split(b"Bearer ")[1].split(b"\x01")[0].decode()
@@ -184,7 +184,7 @@ def test_a_token_is_asked_for_once(node: Secured, topic: str) -> None:
     assert body == "grant_type=client_credentials&scope=a+b"
 
 
-def test_a_token_may_be_in_a_file(node: Secured, topic: str, tmp_path: Path) -> None:
+def test_a_token_may_be_in_a_file(node: SecuredNode, topic: str, tmp_path: Path) -> None:
     made = parse_security(node.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
     assert made is not None
     file = tmp_path / "a token"
@@ -196,7 +196,7 @@ def test_a_token_may_be_in_a_file(node: Secured, topic: str, tmp_path: Path) -> 
         names_of_topics(missing)
 
 
-def test_an_endpoint_without_tokens_is_told(node: Secured) -> None:
+def test_an_endpoint_without_tokens_is_reported(node: SecuredNode) -> None:
     with token_endpoint("", []) as url:
         given = node.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued(url)
         with pytest.raises(AuthenticationError, match=f"{url} returned no token: 401"):
@@ -206,7 +206,7 @@ def test_an_endpoint_without_tokens_is_told(node: Secured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("listener", "change", "said"),
+    ("listener", "change", "message"),
     [
         ("SSL", {"ssl.truststore.location": ""}, r"certificate of .* is not trusted: .*ssl\.truststore\.location"),
         ("SSL", {"ssl.enabled.protocols": "TLSv1.2", "ssl.cipher.suites": "TLS_RSA_WITH_AES_128_GCM_SHA256"}, "TLS"),
@@ -218,16 +218,18 @@ def test_an_endpoint_without_tokens_is_told(node: Secured) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_is_told(node: Secured, listener: str, change: dict[str, str], said: str) -> None:
+def test_mismatched_settings_are_reported(
+    node: SecuredNode, listener: str, change: dict[str, str], message: str
+) -> None:
     given = node.client(listener) | change
-    with pytest.raises(ApiError, match=said):
+    with pytest.raises(ApiError, match=message):
         names_of_topics(given)
     (address,) = parse_addresses(given["bootstrap.servers"])
-    with pytest.raises(NetworkFailed, match=said.replace("closed the connection", "closed by the node")):
+    with pytest.raises(NetworkFailed, match=message.replace("closed the connection", "the broker closed it")):
         BrokerConnection.connect(address, "test", 5.0, 5.0, parse_security(given))
 
 
-def test_a_certificate_of_another_host_is_told(node: Secured, topic: str) -> None:
+def test_a_certificate_of_another_host_is_reported(node: SecuredNode, topic: str) -> None:
     given = node.client("SSL")
     given["bootstrap.servers"] = given["bootstrap.servers"].replace("127.0.0.1", "localhost")
     with pytest.raises(ApiError, match=r"is not trusted: .*ssl\.endpoint\.identification\.algorithm"):
@@ -236,8 +238,8 @@ def test_a_certificate_of_another_host_is_told(node: Secured, topic: str) -> Non
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "OAUTHBEARER"])
-def test_a_connection_stays_open_beyond_its_session(node: Secured, mechanism: str) -> None:
-    """A node ends connections whose client goes on without having proved again who it is (KIP-368)."""
+def test_a_connection_stays_open_beyond_its_session(node: SecuredNode, mechanism: str) -> None:
+    """A node closes connections whose client does not re-authenticate (KIP-368)."""
     given = node.client("BRIEF", mechanism)
     security = parse_security(given)
     (address,) = parse_addresses(given["bootstrap.servers"])
@@ -268,14 +270,14 @@ def test_a_connection_stays_open_beyond_its_session(node: Secured, mechanism: st
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"ssl.truststore.location": "/no/such/file"}, "kafka.ssl.truststore.location: /no/such/file cannot be read"),
         ({"sasl.mechanism": "GSSAPI"}, "kafka.sasl.mechanism: GSSAPI is not supported"),
     ],
 )
-def test_options_of_spark_are_told_by_their_names(node: Secured, change: dict[str, str], said: str) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_errors_name_the_options_of_spark(node: SecuredNode, change: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         read(node.client("SASL_SSL") | change, "orders")
 
 
@@ -285,7 +287,7 @@ def config_file(folder: Path, given: dict[str, str]) -> str:
     return str(file)
 
 
-def test_commands_take_the_settings_of_kafkas_tools(node: Secured, topic: str, tmp_path: Path) -> None:
+def test_commands_take_the_settings_of_kafkas_tools(node: SecuredNode, topic: str, tmp_path: Path) -> None:
     given = node.client("SASL_SSL", "SCRAM-SHA-512")
     server = given["bootstrap.servers"]
 
@@ -305,7 +307,7 @@ def test_commands_take_the_settings_of_kafkas_tools(node: Secured, topic: str, t
     assert (done.returncode, "none cannot be read: No such file" in done.stderr) == (2, True)
 
 
-def test_tables_keep_no_passwords(node: Secured, topic: str, tmp_path: Path) -> None:
+def test_tables_store_no_passwords(node: SecuredNode, topic: str, tmp_path: Path) -> None:
     given = node.client("SASL_SSL")
     server = given.pop("bootstrap.servers")
     file = config_file(tmp_path, given)

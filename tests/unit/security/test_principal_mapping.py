@@ -1,4 +1,4 @@
-"""Names of certificates, and the rules that change them; expectations are Kafka's documentation and Java's names."""
+"""Distinguished names and mapping rules, compared with Kafka's documentation and Java's names."""
 
 import pytest
 
@@ -13,18 +13,18 @@ SUBJECT = (
 )
 
 
-def test_a_subject_is_written_from_the_name_up() -> None:
+def test_a_subject_is_written_from_the_common_name_up() -> None:
     assert distinguished_name(SUBJECT) == "CN=Ann,OU=Data+OU=Ops,O=Example\\, Inc.,ST=NY,C=US"
 
 
-def test_what_has_no_short_name_is_written_by_number() -> None:
+def test_attributes_without_a_short_name_are_written_as_oid() -> None:
     assert distinguished_name(((("emailAddress", "a@b"),),)) == "1.2.840.113549.1.9.1=#1603614062"
 
 
 @pytest.mark.parametrize(
     ("value", "written"), [(" a", "\\ a"), ("a ", "a\\ "), ("#a", "\\#a"), ('a"b', 'a\\"b'), ("a=b", "a\\=b")]
 )
-def test_signs_are_escaped(value: str, written: str) -> None:
+def test_special_characters_are_escaped(value: str, written: str) -> None:
     assert distinguished_name(((("commonName", value),),)) == f"CN={written}"
 
 
@@ -42,13 +42,13 @@ def test_signs_are_escaped(value: str, written: str) -> None:
         ("RULE:^CN=(.*?),.*$/a\\/$1/", "a/Ann"),
     ],
 )
-def test_the_first_rule_that_is_about_a_name_counts(rules: str, name: str | None) -> None:
+def test_the_first_matching_rule_applies(rules: str, name: str | None) -> None:
     assert principal_name(SUBJECT, parse_rules(rules)) == name
 
 
 @pytest.mark.parametrize(
     "rules", ["x", "RULE:a", "RULE:a/b", "RULE:(/b/", "DEFAULT DEFAULT", "RULE:a/b/X", "DEFAULT,,"]
 )
-def test_rules_that_cannot_be_read_are_told(rules: str) -> None:
+def test_invalid_rules_are_reported(rules: str) -> None:
     with pytest.raises(InvalidMappingRules):
         parse_rules(rules)

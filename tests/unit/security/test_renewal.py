@@ -1,4 +1,4 @@
-"""Certificates are renewed while a node runs, and a node that cannot be secured as it is told does not start."""
+"""Certificates are renewed while a node runs, and a node with invalid security settings does not start."""
 
 import ssl
 from pathlib import Path
@@ -22,10 +22,10 @@ from ottla.security.tls import client_context
 from tests.support.kafka_broker import SETTINGS
 from tests.support.ottla_cluster import eventually
 from tests.support.ottla_node import NodeFailed, OttlaNode
-from tests.unit.security.secured import SECURED, Secured, login, secured, server_settings
+from tests.unit.security.secured_node import SECURED, SecuredNode, login, secured_node, server_settings
 
 
-def set_for_listener(node: Secured, name: str, value: str) -> None:
+def set_for_listener(node: SecuredNode, name: str, value: str) -> None:
     admin = AdminClient({"bootstrap.servers": node.addresses["PLAINTEXT"], "log_level": 0})
     entry = ConfigEntry(f"listener.name.ssl.{name}", value, incremental_operation=AlterConfigOpType.SET)
     for future in admin.incremental_alter_configs(
@@ -34,8 +34,8 @@ def set_for_listener(node: Secured, name: str, value: str) -> None:
         future.result(30)
 
 
-def shown(node: Secured) -> str:
-    """The certificate that a client is shown."""
+def served_certificate(node: SecuredNode) -> str:
+    """Return the certificate that the node serves."""
     host, _, port = node.addresses["SSL"].rpartition(":")
     return ssl.get_server_certificate((host, int(port)), timeout=10)
 
@@ -46,27 +46,27 @@ def same(pem: str, identity: Identity) -> bool:
 
 @pytest.mark.parametrize("kind", ["kafka", "ottla"])
 def test_a_certificate_is_renewed_while_a_node_runs(tmp_path: Path, kind: str) -> None:
-    with secured(kind, tmp_path) as node:
-        before = shown(node)
+    with secured_node(kind, tmp_path) as node:
+        before = served_certificate(node)
         renewed = node.authority.sign("CN=server,O=shop", "127.0.0.1")
         path = node.authority.file("renewed", renewed)
         set_for_listener(node, "ssl.keystore.type", "PEM")
         set_for_listener(node, "ssl.keystore.location", str(path))
-        eventually(lambda: same(shown(node), renewed), "the new certificate is shown")
+        eventually(lambda: same(served_certificate(node), renewed), "the new certificate is shown")
         with pytest.raises(KafkaException):
             set_for_listener(node, "ssl.keystore.location", str(tmp_path / "none.pem"))
-        assert same(shown(node), renewed)
+        assert same(served_certificate(node), renewed)
         # The same file with another certificate: setting it again reads it again.
         again = node.authority.sign("CN=server,O=shop", "127.0.0.1")
         node.authority.file("renewed", again)
-        assert same(shown(node), renewed)
+        assert same(served_certificate(node), renewed)
         set_for_listener(node, "ssl.keystore.location", str(path))
-        eventually(lambda: same(shown(node), again), "the file was read again")
+        eventually(lambda: same(served_certificate(node), again), "the file was read again")
         assert not same(before, again)
 
 
-def test_what_a_node_shows_to_others_is_renewed_too(tmp_path: Path) -> None:
-    """The same file with another certificate: the connections that the node makes itself have it as well."""
+def test_certificates_for_other_nodes_are_renewed_too(tmp_path: Path) -> None:
+    """A new certificate in the same file is also used for connections that the node opens."""
     authority = Authority(tmp_path)
     file = tmp_path / "server.properties"
     values = {**server_settings(authority), "inter.broker.listener.name": "SSL", "log.dirs": str(tmp_path / "logs")}
@@ -93,7 +93,7 @@ SIGNED = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallb
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"ssl.keystore.location": None}, "ssl.keystore.location: is missing: set it to the key store"),
         ({"ssl.keystore.location": "/no/such/file"}, "ssl.keystore.location: /no/such/file cannot be read"),
@@ -120,11 +120,11 @@ SIGNED = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallb
         ),
     ],
 )
-def test_invalid_security_settings_fail_the_start(tmp_path: Path, change: dict[str, str | None], said: str) -> None:
+def test_invalid_security_settings_fail_the_start(tmp_path: Path, change: dict[str, str | None], message: str) -> None:
     values = {**SETTINGS, **server_settings(Authority(tmp_path)), **change}
     node = OttlaNode(tmp_path, {name: value for name, value in values.items() if value is not None}, SECURED)
     node.format()
     with pytest.raises(NodeFailed) as raised, node.running():
         pass
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "Traceback" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""What is said before it is known who a client is: the same to Kafka and to Ottla, and the same by both."""
+"""The authentication exchange of a connection, with the same responses as Apache Kafka's."""
 
 import base64
 import time
@@ -15,73 +15,73 @@ from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.wire.declare import schema_of
 from ottla.security.scram import ScramClient
 from tests.conformance.differential.harness import header_of
-from tests.unit.security.secured import BRIEF_MS, PASSWORDS, Secured
-from tests.unit.security.talk import BOB, CLOSED, Talk, encoded
+from tests.unit.security.raw_connection import BOB, CLOSED, RawConnection, encoded
+from tests.unit.security.secured_node import BRIEF_MS, PASSWORDS, SecuredNode
 
-Script = Callable[[Talk], None]
+Script = Callable[[RawConnection], None]
 
 
-def same(kafka: Secured, ottla: Secured, script: Script, listener: str = "SASL_PLAINTEXT") -> list[Any]:
-    """Go through a script with both; what they said, which must be the same."""
-    heard = []
+def assert_same(kafka: SecuredNode, ottla: SecuredNode, script: Script, listener: str = "SASL_PLAINTEXT") -> list[Any]:
+    """Run a script on both nodes, and return the responses, which must be the same."""
+    responses = []
     for node in (kafka, ottla):
-        talk = Talk(node, listener)
+        connection = RawConnection(node, listener)
         try:
-            script(talk)
+            script(connection)
         finally:
-            talk.close()
-        heard.append(talk.heard)
-    assert heard[0] == heard[1], "\n".join(
-        f"{name}: {said}" for name, said in zip(("Kafka", "Ottla"), heard, strict=True)
+            connection.close()
+        responses.append(connection.responses)
+    assert responses[0] == responses[1], "\n".join(
+        f"{name}: {answers}" for name, answers in zip(("Kafka", "Ottla"), responses, strict=True)
     )
-    return heard[0]
+    return responses[0]
 
 
 Both = Callable[..., list[Any]]
 
 
 @pytest.fixture
-def both(kafka_node: Secured, ottla_node: Secured) -> Both:
-    return lambda script, listener="SASL_PLAINTEXT": same(kafka_node, ottla_node, script, listener)
+def both(kafka_node: SecuredNode, ottla_node: SecuredNode) -> Both:
+    return lambda script, listener="SASL_PLAINTEXT": assert_same(kafka_node, ottla_node, script, listener)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 @pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "BRIEF"])
-def test_a_client_proves_who_it_is(both: Both, version: int, listener: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
-        talk.shake("PLAIN")
-        talk.prove(BOB, version)
-        talk.is_let_in()
+def test_a_client_authenticates(both: Both, version: int, listener: str) -> None:
+    def script(connection: RawConnection) -> None:
+        connection.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
+        connection.handshake("PLAIN")
+        connection.authenticate(BOB, version)
+        connection.request_metadata()
 
     assert both(script, listener)[-1] == "metadata"
 
 
-def test_versions_may_be_asked_for_again_after_one_that_is_not_known(both: Both) -> None:
-    def script(talk: Talk) -> None:
-        talk.say(header_of(ApiKey.API_VERSIONS, 99, 1))
-        talk.heard[-1] = talk.heard[-1][4:6]
-        talk.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
-        talk.shake("PLAIN")
-        talk.prove(BOB)
-        talk.is_let_in()
+def test_api_versions_may_be_repeated_after_an_unknown_version(both: Both) -> None:
+    def script(connection: RawConnection) -> None:
+        connection.send_frame(header_of(ApiKey.API_VERSIONS, 99, 1))
+        connection.responses[-1] = connection.responses[-1][4:6]
+        connection.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
+        connection.handshake("PLAIN")
+        connection.authenticate(BOB)
+        connection.request_metadata()
 
     assert both(script)[-1] == "metadata"
 
 
-def test_tokens_may_come_without_headers(both: Both) -> None:
-    def script(talk: Talk) -> None:
-        talk.shake("PLAIN", 0)
-        talk.say(BOB)
-        talk.is_let_in()
+def test_tokens_may_arrive_without_headers(both: Both) -> None:
+    def script(connection: RawConnection) -> None:
+        connection.handshake("PLAIN", 0)
+        connection.send_frame(BOB)
+        connection.request_metadata()
 
     assert both(script)[-2:] == [b"", "metadata"]
 
 
 def test_a_wrong_token_without_a_header_ends_the_connection(both: Both) -> None:
-    def script(talk: Talk) -> None:
-        talk.shake("PLAIN", 0)
-        talk.say(BOB + b"x")
+    def script(connection: RawConnection) -> None:
+        connection.handshake("PLAIN", 0)
+        connection.send_frame(BOB + b"x")
 
     assert both(script)[-1] == CLOSED
 
@@ -110,20 +110,20 @@ VERSIONS = {
     ],
     ids=lambda frames: " ".join(type(each).__name__.removesuffix("Request") for each in frames),
 )
-def test_what_comes_at_the_wrong_time(both: Both, frames: list[Any]) -> None:
-    def script(talk: Talk) -> None:
+def test_messages_out_of_order(both: Both, frames: list[Any]) -> None:
+    def script(connection: RawConnection) -> None:
         for frame in frames:
-            if talk.heard and talk.heard[-1] == CLOSED:
+            if connection.responses and connection.responses[-1] == CLOSED:
                 return
             key = schema_of(type(frame)).key
-            talk.ask(frame, VERSIONS[ApiKey(key)])
+            connection.ask(frame, VERSIONS[ApiKey(key)])
 
     both(script)
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0", b"\0\x11", bytes(600_000)], ids=["empty", "one", "two", "huge"])
-def test_bytes_that_are_no_request(both: Both, frame: bytes) -> None:
-    assert both(lambda talk: talk.say(frame)) == [CLOSED]
+def test_malformed_requests(both: Both, frame: bytes) -> None:
+    assert both(lambda connection: connection.send_frame(frame)) == [CLOSED]
 
 
 PLAIN_TOKENS = {
@@ -143,26 +143,26 @@ PLAIN_TOKENS = {
 
 @pytest.mark.parametrize("token", PLAIN_TOKENS.values(), ids=PLAIN_TOKENS)
 def test_tokens_of_plain(both: Both, token: bytes) -> None:
-    def script(talk: Talk) -> None:
-        talk.shake("PLAIN")
-        talk.prove(token)
-        talk.is_let_in()
+    def script(connection: RawConnection) -> None:
+        connection.handshake("PLAIN")
+        connection.authenticate(token)
+        connection.request_metadata()
 
     both(script)
 
 
-def scram(user: str, password: str, talk: Talk, *, change: Callable[[bytes], bytes] = bytes) -> None:
+def scram(user: str, password: str, connection: RawConnection, *, change: Callable[[bytes], bytes] = bytes) -> None:
     client = ScramClient("SCRAM-SHA-256", user, password, "nonce")
-    talk.shake("SCRAM-SHA-256")
-    first = talk.said_to(client.first())
+    connection.handshake("SCRAM-SHA-256")
+    first = connection.send_token(client.first())
     if first is None:
         return
     proof = client.answer(first)
     assert proof is not None
-    final = talk.said_to(change(proof))
+    final = connection.send_token(change(proof))
     if final is not None:
         assert client.answer(final) is None
-        talk.is_let_in()
+        connection.request_metadata()
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def scram(user: str, password: str, talk: Talk, *, change: Callable[[bytes], byt
     ids=["right", "wrong", "unknown", "other nonce", "empty", "other binding"],
 )
 def test_proofs_of_scram(both: Both, user: str, password: str, change: Callable[[bytes], bytes]) -> None:
-    both(lambda talk: scram(user, password, talk, change=change))
+    both(lambda connection: scram(user, password, connection, change=change))
 
 
 @pytest.mark.parametrize(
@@ -206,9 +206,9 @@ def test_proofs_of_scram(both: Both, user: str, password: str, change: Callable[
     ],
 )
 def test_first_messages_of_scram(both: Both, first: bytes) -> None:
-    def script(talk: Talk) -> None:
-        talk.shake("SCRAM-SHA-256")
-        talk.prove(first)
+    def script(connection: RawConnection) -> None:
+        connection.handshake("SCRAM-SHA-256")
+        connection.authenticate(first)
 
     both(script)
 
@@ -242,27 +242,27 @@ BEARER_MESSAGES: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("name", BEARER_MESSAGES)
 def test_tokens_of_oauthbearer(both: Both, name: str) -> None:
-    def script(talk: Talk) -> None:
-        talk.shake("OAUTHBEARER")
-        answer = talk.prove(BEARER_MESSAGES[name]().encode())
+    def script(connection: RawConnection) -> None:
+        connection.handshake("OAUTHBEARER")
+        answer = connection.authenticate(BEARER_MESSAGES[name]().encode())
         if isinstance(answer, dict):
             # How long a token has to live depends on when it was made.
             lasts = answer.pop("session_lifetime_ms")
             answer["lasts"] = lasts > 3_590_000
         if isinstance(answer, dict) and answer["auth_bytes"]:
-            talk.prove(b"\x01")
-        talk.is_let_in()
+            connection.authenticate(b"\x01")
+        connection.request_metadata()
 
     both(script)
 
 
-def test_who_is_known_is_not_asked_again(both: Both) -> None:
-    def script(talk: Talk) -> None:
-        talk.shake("PLAIN")
-        talk.prove(BOB)
-        talk.shake("PLAIN")
-        talk.prove(BOB)
-        talk.is_let_in()
+def test_an_authenticated_client_is_not_asked_again(both: Both) -> None:
+    def script(connection: RawConnection) -> None:
+        connection.handshake("PLAIN")
+        connection.authenticate(BOB)
+        connection.handshake("PLAIN")
+        connection.authenticate(BOB)
+        connection.request_metadata()
 
     assert both(script)[-1] == "metadata"
 
@@ -272,60 +272,62 @@ def test_who_is_known_is_not_asked_again(both: Both) -> None:
     [("PLAIN", BOB), ("PLAIN", BOB + b"x"), ("PLAIN", b"\0ann\0" + PASSWORDS["ann"].encode())],
     ids=["the same", "wrong", "another user"],
 )
-def test_a_session_begins_anew(both: Both, mechanism: str, proof: bytes) -> None:
-    def script(talk: Talk) -> None:
-        talk.shake("PLAIN")
-        talk.prove(BOB)
-        talk.shake("PLAIN")  # at once, for the first time
-        talk.prove(BOB)
-        talk.shake("PLAIN")  # too soon after that
+def test_a_session_is_renewed(both: Both, mechanism: str, proof: bytes) -> None:
+    def script(connection: RawConnection) -> None:
+        connection.handshake("PLAIN")
+        connection.authenticate(BOB)
+        connection.handshake("PLAIN")  # at once, for the first time
+        connection.authenticate(BOB)
+        connection.handshake("PLAIN")  # too soon after that
         time.sleep(1.1)
-        talk.shake(mechanism)
-        talk.prove(proof)
-        talk.is_let_in()
+        connection.handshake(mechanism)
+        connection.authenticate(proof)
+        connection.request_metadata()
 
     both(script, "BRIEF")
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_session_that_is_over_ends_the_connection(both: Both, version: int) -> None:
-    def script(talk: Talk) -> None:
-        talk.shake("PLAIN")
-        talk.prove(BOB, version)
+def test_an_expired_session_ends_the_connection(both: Both, version: int) -> None:
+    def script(connection: RawConnection) -> None:
+        connection.handshake("PLAIN")
+        connection.authenticate(BOB, version)
         time.sleep(BRIEF_MS / 1000 + 0.1)
-        talk.is_let_in()
+        connection.request_metadata()
 
     assert both(script, "BRIEF")[-1] == CLOSED
 
 
-def refused(node: Secured, script: Script, listener: str = "SASL_PLAINTEXT") -> str:
-    """What a client is told at the end."""
-    talk = Talk(node, listener)
+def refused(node: SecuredNode, script: Script, listener: str = "SASL_PLAINTEXT") -> str:
+    """Return the error message of a rejected client."""
+    connection = RawConnection(node, listener)
     try:
-        script(talk)
+        script(connection)
     finally:
-        talk.close()
-    assert talk.heard[-1]["error_code"] == 58
-    return str(talk.heard[-1]["error_message"])
+        connection.close()
+    assert connection.responses[-1]["error_code"] == 58
+    return str(connection.responses[-1]["error_message"])
 
 
-def test_ottla_says_why_where_kafka_hangs_up_or_lets_anybody_in(ottla_node: Secured) -> None:
+def test_ottla_gives_a_reason_where_kafka_closes_the_connection_or_accepts(ottla_node: SecuredNode) -> None:
     def bearer(message: str) -> Script:
-        def script(talk: Talk) -> None:
-            talk.shake("OAUTHBEARER")
-            if talk.prove(message.encode())["auth_bytes"]:
-                talk.prove(b"\x01")
+        def script(connection: RawConnection) -> None:
+            connection.handshake("OAUTHBEARER")
+            if connection.authenticate(message.encode())["auth_bytes"]:
+                connection.authenticate(b"\x01")
 
         return script
 
-    def other_mechanism(talk: Talk) -> None:
-        talk.shake("PLAIN")
-        talk.prove(BOB)
-        talk.shake("OAUTHBEARER")
-        talk.prove(f"n,,\x01auth=Bearer {token()}\x01\x01".encode())
+    def other_mechanism(connection: RawConnection) -> None:
+        connection.handshake("PLAIN")
+        connection.authenticate(BOB)
+        connection.handshake("OAUTHBEARER")
+        connection.authenticate(f"n,,\x01auth=Bearer {token()}\x01\x01".encode())
 
     assert "invalid credentials" in refused(ottla_node, bearer(f"n,,\x01auth=Basic {token()}\x01\x01"))
     assert "invalid_token" in refused(ottla_node, bearer(f"n,,\x01auth=Bearer {token(sub=None)}\x01\x01"))
-    cut = refused(ottla_node, lambda talk: scram("bob", PASSWORDS["bob"], talk, change=lambda proof: proof[:-4]))
+    cut = refused(
+        ottla_node, lambda connection: scram("bob", PASSWORDS["bob"], connection, change=lambda proof: proof[:-4])
+    )
     assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in cut
     assert "re-authentication of mechanism 'PLAIN'" in refused(ottla_node, other_mechanism, "BRIEF")

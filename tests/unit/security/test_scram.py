@@ -1,4 +1,4 @@
-"""The client's side of SCRAM, with the exchange of RFC 7677 and with servers that cheat."""
+"""The client's side of SCRAM, with the exchange of RFC 7677 and with dishonest servers."""
 
 import base64
 
@@ -26,7 +26,7 @@ def test_the_exchange_of_the_rfc() -> None:
     assert exchange.answer(SERVER_FINAL) is None
 
 
-def test_names_are_escaped_and_tokens_are_told() -> None:
+def test_names_are_escaped_and_tokens_are_marked() -> None:
     exchange = ScramClient("SCRAM-SHA-512", "a=b,c", "x", "nonce", is_token=True)
     assert exchange.first() == b"n,,n=a=3Db=2Cc,r=nonce,tokenauth=true"
 
@@ -44,13 +44,13 @@ def test_names_are_escaped_and_tokens_are_told() -> None:
         b"\xff\xfe",
     ],
 )
-def test_a_first_message_that_is_none_is_refused(challenge: bytes) -> None:
+def test_an_invalid_first_message_is_rejected(challenge: bytes) -> None:
     with pytest.raises(SaslAuthenticationFailed):
         client().answer(challenge)
 
 
 @pytest.mark.parametrize("final", [b"", b"e=invalid-proof", b"v=", b"v=" + base64.b64encode(bytes(32))])
-def test_a_server_that_does_not_know_the_user_is_refused(final: bytes) -> None:
+def test_an_invalid_server_signature_is_rejected(final: bytes) -> None:
     exchange = client()
     exchange.answer(SERVER_FIRST)
     with pytest.raises(SaslAuthenticationFailed, match="signature is invalid"):

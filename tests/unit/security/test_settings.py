@@ -1,4 +1,4 @@
-"""The settings of security: what they become, and what is said of what cannot be."""
+"""The security settings: their values, and the errors of invalid ones."""
 
 import pickle
 
@@ -22,11 +22,11 @@ def sasl(mechanism: str, login: str, **more: str) -> dict[str, str]:
     return {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "sasl.jaas.config": login, **named}
 
 
-def test_nothing_is_secured_unless_it_is_asked_for() -> None:
+def test_connections_are_plaintext_by_default() -> None:
     assert parse_security({}) == parse_security({"security.protocol": "plaintext"}) == PLAINTEXT
 
 
-def test_tls_believes_whom_the_system_believes() -> None:
+def test_tls_trusts_the_system_certificates_by_default() -> None:
     security = parse_security({"security.protocol": "SSL"})
     assert security.sasl is None
     assert security.tls is not None
@@ -46,7 +46,7 @@ def test_users_and_passwords_come_from_the_login_module() -> None:
     assert token.exchange().first().startswith(b"n,,n=id,r=")
 
 
-def test_settings_travel_and_hide_their_secrets() -> None:
+def test_settings_can_be_pickled_and_hide_their_secrets() -> None:
     given = sasl("PLAIN", PLAIN, ssl__truststore__type="PEM", ssl__truststore__certificates="hush-hush")
     security = parse_security(given)
     assert pickle.loads(pickle.dumps(security)) == security
@@ -54,7 +54,7 @@ def test_settings_travel_and_hide_their_secrets() -> None:
     assert "hush-hush" not in repr(security)
 
 
-def test_tokens_are_made_up_of_claims_where_nobody_issues_them() -> None:
+def test_unsigned_tokens_are_created_from_claims() -> None:
     login = f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="ann";'
     found = parse_security(sasl("OAUTHBEARER", login)).sasl
     assert found is not None
@@ -76,7 +76,7 @@ def test_cipher_suites_have_two_names(java: str, openssl: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"security.protocol": "TLS"}, "security.protocol: must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         (sasl("GSSAPI", PLAIN), "sasl.mechanism: GSSAPI is not supported: set one of OAUTHBEARER, PLAIN"),
@@ -107,8 +107,8 @@ def test_cipher_suites_have_two_names(java: str, openssl: str) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_told_with_its_setting(given: dict[str, str], said: str) -> None:
+def test_errors_name_the_setting(given: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidSecurity) as raised:
         parse_security(given)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
     assert "hush-hush" not in str(raised.value)

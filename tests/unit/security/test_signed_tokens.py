@@ -1,4 +1,4 @@
-"""Signed tokens of OAuth: which are believed, the same by Kafka and by Ottla, with keys that an address gives."""
+"""Signed OAuth tokens are validated with the issuer's keys, with the same results as on Kafka."""
 
 import base64
 import json
@@ -20,19 +20,19 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateRequest
 from tests.support.kafka_broker import SETTINGS, KafkaNode
 from tests.support.ottla_node import OttlaNode
-from tests.unit.security.secured import Secured, login
-from tests.unit.security.talk import CLOSED, Talk, encoded
+from tests.unit.security.raw_connection import CLOSED, RawConnection, encoded
+from tests.unit.security.secured_node import SecuredNode, login
 from tests.unit.security.test_own_clients import names_of_topics
 
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 AUDIENCE, ISSUER = "kafka", "https://issuer.example/"
 STRICT, OPEN = "STRICT", "OPEN"
-"""A listener that asks for an audience and an issuer, with claims of other names; and one that asks for neither."""
+"""STRICT requires an audience and an issuer, with other claim names. OPEN requires neither."""
 HOUR_S = 3600
 
 
 class Issuer:
-    """Whoever issues tokens: its keys, and an address where their public halves are."""
+    """An issuer of tokens: its keys, and a URL that serves the public keys."""
 
     def __init__(self) -> None:
         self.keys: dict[str, Any] = {
@@ -55,7 +55,7 @@ class Issuer:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing."""
+                """Suppress the access log."""
 
         self._server = HTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/keys"
@@ -71,7 +71,7 @@ class Issuer:
         return {"keys": [{**_public(key), "kid": name, **more.get(name, {})} for name, key in self.keys.items()]}
 
     def token(self, key: str = "rsa", algorithm: str = "RS256", *, kid: str | None = "", **claims: Any) -> str:
-        """A token that is good for an hour; a claim that is None is left out, and so is the name of the key."""
+        """Return a token that is valid for an hour. Claims and a key id that are None are omitted."""
         now = time.time()
         given = {"sub": "ann", "iat": int(now) - 5, "exp": int(now) + HOUR_S, "aud": AUDIENCE, "iss": ISSUER} | claims
         header = {} if kid is None else {"kid": kid or key}
@@ -80,7 +80,7 @@ class Issuer:
         return jwt.encode(found, signing, algorithm, header)
 
     def keyed(self, **claims: Any) -> str:
-        """A token with claims that nobody would make."""
+        """Return a token with unusual claims."""
         parts = (
             {"alg": "RS256", "kid": "rsa"},
             {"sub": "ann", "iat": int(time.time()), "aud": AUDIENCE, "iss": ISSUER} | claims,
@@ -114,7 +114,7 @@ def settings(url: str) -> dict[str, str]:
 
 
 @contextmanager
-def running(kind: str, folder: Path, issuer: Issuer) -> Iterator[Secured]:
+def running(kind: str, folder: Path, issuer: Issuer) -> Iterator[SecuredNode]:
     given = {**SETTINGS, **settings(issuer.url)}
     node: KafkaNode | OttlaNode
     if kind == "kafka":
@@ -124,44 +124,44 @@ def running(kind: str, folder: Path, issuer: Issuer) -> Iterator[Secured]:
         node = OttlaNode(folder, given, (STRICT, OPEN))
     node.format()
     with node.running():
-        yield Secured({name: f"127.0.0.1:{port}" for name, port in node.ports.items()}, Authority(folder))
+        yield SecuredNode({name: f"127.0.0.1:{port}" for name, port in node.ports.items()}, Authority(folder))
 
 
 class Both:
-    """A node of each kind that believe the same issuer."""
+    """A node of Kafka and one of Ottla that trust the same issuer."""
 
-    def __init__(self, issuer: Issuer, kafka: Secured, ottla: Secured) -> None:
+    def __init__(self, issuer: Issuer, kafka: SecuredNode, ottla: SecuredNode) -> None:
         self.issuer = issuer
         self.kafka = kafka
         self.ottla = ottla
 
-    def believe(self, token: str, listener: str = STRICT) -> bool:
-        """Whether both believe a token, which they must agree upon."""
-        told = [said_to(node, token, listener) for node in (self.kafka, self.ottla)]
-        assert told[0] == told[1], f"Kafka: {told[0]}\nOttla: {told[1]}"
-        return bool(told[0][-1] == "metadata")
+    def accept(self, token: str, listener: str = STRICT) -> bool:
+        """Return whether both nodes accept a token. They must agree."""
+        results = [responses_to(node, token, listener) for node in (self.kafka, self.ottla)]
+        assert results[0] == results[1], f"Kafka: {results[0]}\nOttla: {results[1]}"
+        return bool(results[0][-1] == "metadata")
 
 
-def said_to(node: Secured, token: str, listener: str) -> list[Any]:
-    talk = Talk(node, listener)
-    told: list[Any] = []
+def responses_to(node: SecuredNode, token: str, listener: str) -> list[Any]:
+    connection = RawConnection(node, listener)
+    results: list[Any] = []
     try:
-        talk.shake("OAUTHBEARER")
+        connection.handshake("OAUTHBEARER")
         for message in (f"n,,\x01auth=Bearer {token}\x01\x01".encode(), b"\x01"):
-            answer = talk.whole(SaslAuthenticateRequest(auth_bytes=message), 2)
+            answer = connection.send_unfiltered(SaslAuthenticateRequest(auth_bytes=message), 2)
             if answer == CLOSED:
-                told.append(CLOSED)
+                results.append(CLOSED)
                 break
             lasts = answer.session_lifetime_ms > 0
-            told.append((answer.error_code, answer.error_message, bytes(answer.auth_bytes), lasts))
+            results.append((answer.error_code, answer.error_message, bytes(answer.auth_bytes), lasts))
             if lasts or answer.error_code:
                 break
-        if told[-1] != CLOSED and told[-1][-1]:
-            talk.is_let_in()
-            told.append(talk.heard[-1])
-        return told
+        if results[-1] != CLOSED and results[-1][-1]:
+            connection.request_metadata()
+            results.append(connection.responses[-1])
+        return results
     finally:
-        talk.close()
+        connection.close()
 
 
 @pytest.fixture(scope="module")
@@ -232,23 +232,23 @@ SIGNED: dict[str, tuple[Callable[[Issuer], str], bool]] = {
 
 
 @pytest.mark.parametrize("name", list(SIGNED))
-def test_tokens_that_are_believed_and_that_are_not(both: Both, name: str) -> None:
+def test_valid_and_invalid_tokens(both: Both, name: str) -> None:
     make, expected = SIGNED[name]
-    assert both.believe(make(both.issuer)) is expected
+    assert both.accept(make(both.issuer)) is expected
 
 
 @pytest.mark.parametrize("key", ["rsa", "rsa-512"])
 def test_a_key_that_is_not_named_is_found_among_several(both: Both, key: str) -> None:
-    """Kafka tries the first that would do, and no other."""
-    assert said_to(both.ottla, both.issuer.token(key, kid=None), STRICT)[-1] == "metadata"
+    """Kafka tries only the first suitable key."""
+    assert responses_to(both.ottla, both.issuer.token(key, kid=None), STRICT)[-1] == "metadata"
 
 
 @pytest.mark.parametrize(
     "claims", [{"aud": None}, {"aud": None, "iss": None}, {}], ids=["for nobody", "by nobody", "for some"]
 )
-def test_where_nothing_is_expected(both: Both, claims: dict[str, Any]) -> None:
-    """A token that says whom it is for is refused by those who do not know who they are."""
-    assert both.believe(both.issuer.token(**claims), OPEN) is ("aud" in claims)
+def test_tokens_without_an_expected_audience_or_issuer(both: Both, claims: dict[str, Any]) -> None:
+    """A token with an audience is rejected if the listener expects none."""
+    assert both.accept(both.issuer.token(**claims), OPEN) is ("aud" in claims)
 
 
 def test_a_new_key_is_fetched_when_a_token_names_it(both: Both) -> None:
@@ -256,19 +256,19 @@ def test_a_new_key_is_fetched_when_a_token_names_it(both: Both) -> None:
     token = both.issuer.token("new")
     deadline = time.monotonic() + 30
     for node in (both.kafka, both.ottla):
-        while said_to(node, token, STRICT)[-1] != "metadata":
-            assert time.monotonic() < deadline, "the key is not known after half a minute"
+        while responses_to(node, token, STRICT)[-1] != "metadata":
+            assert time.monotonic() < deadline, "the key is unknown after half a minute"
             time.sleep(0.2)
 
 
-def test_made_up_keys_do_not_make_a_node_ask_all_the_time(both: Both) -> None:
+def test_unknown_keys_do_not_cause_frequent_fetches(both: Both) -> None:
     before = both.issuer.asked
     for number in range(30):
-        assert said_to(both.ottla, both.issuer.token(kid=f"missing-{number}"), STRICT)[-1] != "metadata"
+        assert responses_to(both.ottla, both.issuer.token(kid=f"missing-{number}"), STRICT)[-1] != "metadata"
     assert both.issuer.asked - before <= 5
 
 
-def test_a_client_that_was_issued_a_token_comes_in(both: Both, tmp_path: Path) -> None:
+def test_a_client_with_an_issued_token_authenticates(both: Both, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(both.issuer.token())
     for node in (both.kafka, both.ottla):

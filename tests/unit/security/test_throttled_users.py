@@ -1,4 +1,4 @@
-"""SASL authentication is charged to no quota, neither the user's nor that of clients without a name."""
+"""SASL authentication counts toward no quota, neither the user's nor that of anonymous clients."""
 
 import time
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ import pytest
 from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
-from tests.unit.security.secured import Secured
-from tests.unit.security.talk import BOB, Talk
+from tests.unit.security.raw_connection import BOB, RawConnection
+from tests.unit.security.secured_node import SecuredNode
 
 WINDOW_S = 1.0
 USERS = ("bob", "ANONYMOUS")
 
 
-def set_quotas(node: Secured, *, remove: bool) -> None:
+def set_quotas(node: SecuredNode, *, remove: bool) -> None:
     entries = [
         EntryData(
             entity=[EntityData(entity_type="user", entity_name=name)],
@@ -24,15 +24,15 @@ def set_quotas(node: Secured, *, remove: bool) -> None:
         )
         for name in USERS
     ]
-    talk = Talk(node, "PLAINTEXT")
-    answer = talk.whole(AlterClientQuotasRequest(entries=entries), 1)
-    talk.close()
+    connection = RawConnection(node, "PLAINTEXT")
+    answer = connection.send_unfiltered(AlterClientQuotasRequest(entries=entries), 1)
+    connection.close()
     assert [each.error_code for each in answer.entries] == [0, 0]
     time.sleep(0.5)  # brokers learn of quotas after the controller has answered
 
 
 @contextmanager
-def slow_users(node: Secured) -> Iterator[None]:
+def slow_users(node: SecuredNode) -> Iterator[None]:
     set_quotas(node, remove=False)
     try:
         yield
@@ -41,20 +41,20 @@ def slow_users(node: Secured) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_authentication_is_charged_to_no_quota(node: Secured, handshake: int) -> None:
+def test_authentication_is_charged_to_no_quota(node: SecuredNode, handshake: int) -> None:
     with slow_users(node):
-        talk = Talk(node, "SASL_PLAINTEXT")
+        connection = RawConnection(node, "SASL_PLAINTEXT")
         before = time.monotonic()
-        talk.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
-        talk.shake("PLAIN", handshake)
+        connection.ask(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 3)
+        connection.handshake("PLAIN", handshake)
         if handshake:
-            talk.prove(BOB)
+            connection.authenticate(BOB)
         else:
-            talk.say(BOB)
-        assert talk.whole(MetadataRequest(topics=[]), 9).throttle_time_ms == 1000 * WINDOW_S
+            connection.send_frame(BOB)
+        assert connection.send_unfiltered(MetadataRequest(topics=[]), 9).throttle_time_ms == 1000 * WINDOW_S
         took_s = time.monotonic() - before
-        talk.ask(MetadataRequest(topics=[]), 9)
+        connection.ask(MetadataRequest(topics=[]), 9)
         muted_s = time.monotonic() - before - took_s
-        talk.close()
+        connection.close()
     assert took_s < 0.5 * WINDOW_S
     assert muted_s > 0.5 * WINDOW_S

@@ -31,17 +31,17 @@ def test_every_form_of_an_entry_is_read_with_its_line() -> None:
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r", "\r\n"])
-def test_every_line_end_is_one(line_end: str) -> None:
+def test_every_kind_of_line_end_is_recognized(line_end: str) -> None:
     text = line_end.join(["a=1\\", "  2", "", "b=\\\\", "c"])
     assert parse_properties(text) == {"a": Property("12", 1), "b": Property("\\", 4), "c": Property("", 5)}
 
 
-def test_a_broken_escape_names_its_line() -> None:
+def test_an_invalid_escape_names_its_line() -> None:
     with pytest.raises(InvalidProperties, match=r"line 2: \\u12x4 is not an escape"):
         parse_properties("a=1\nb=\\u12x45")
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_written_properties_are_parsed_back() -> None:
     values = {"a b:=#!\\": "  x \t\n\r\f\\ é😀:=#!", "": "", "\x00": "\x7f"}
     text = show_properties(values, comment="by Ottla")
     assert text.isascii()

@@ -79,7 +79,7 @@ def test_an_error_names_the_setting_the_value_and_what_is_allowed(
     assert (caught.value.name, caught.value.value, caught.value.reason) == ("the.name", text, reason)
 
 
-def test_lists_drop_what_is_repeated() -> None:
+def test_lists_drop_duplicates() -> None:
     assert topic_settings()["cleanup.policy"].parse("delete, compact,delete") == ("delete", "compact")
 
 
@@ -92,12 +92,12 @@ def test_doubles_are_shown_as_java_shows_them(value: float, text: str) -> None:
     assert parse_value(SettingType.DOUBLE, text) == value
 
 
-def test_a_password_hides_itself() -> None:
+def test_a_password_is_not_shown() -> None:
     assert repr(made(SettingType.PASSWORD).parse("x")) == "[hidden]"
     assert str(Password("x")) == "[hidden]"
 
 
-def test_a_misspelt_name_finds_the_right_one() -> None:
+def test_a_similar_name_is_suggested() -> None:
     assert suggest_name("retention.msec", topic_settings()) == "retention.ms"
     assert suggest_name("log.segments.bytes", broker_settings()) == "log.segment.bytes"
     assert suggest_name("zzz", topic_settings()) is None
@@ -111,7 +111,7 @@ def test_a_topics_defaults_are_those_of_the_broker() -> None:
                 assert topic_settings()[name].default_value == default
 
 
-def test_the_tables_are_read_quickly_and_only_when_asked_for() -> None:
+def test_the_tables_are_read_quickly_and_only_on_use() -> None:
     script = """if True:
         import json, time
         from ottla.config.settings.catalogue import broker_settings, topic_settings, group_settings

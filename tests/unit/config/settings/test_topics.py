@@ -6,7 +6,7 @@ from ottla.config.settings.setting import InvalidSetting
 from ottla.config.settings.topics import ConfigSource, effective_topic_settings, validate_topic_settings
 
 
-def test_a_topic_goes_before_its_broker_and_that_before_the_default() -> None:
+def test_a_topic_overrides_its_broker_and_the_broker_the_default() -> None:
     settings = effective_topic_settings(
         {"segment.bytes": "2097152"}, {"log.segment.bytes": "3145728", "message.max.bytes": "7"}
     )
@@ -17,7 +17,7 @@ def test_a_topic_goes_before_its_broker_and_that_before_the_default() -> None:
     assert settings["flush.ms"].text == "9223372036854775807"
 
 
-def test_dynamic_broker_settings_go_before_the_configuration_file() -> None:
+def test_dynamic_broker_settings_override_the_configuration_file() -> None:
     static = {"log.retention.ms": "1"}
     default = {"log.retention.ms": "2"}
     settings = effective_topic_settings({}, static, dynamic_default=default)
@@ -43,18 +43,18 @@ def test_the_first_synonym_wins_and_units_are_converted(
     assert (found.value, found.given_as) == (retention_ms, given_as)
 
 
-def test_an_unknown_stored_setting_is_passed_over() -> None:
+def test_an_unknown_stored_setting_is_ignored() -> None:
     assert "from.the.future" not in effective_topic_settings({"from.the.future": "1"})
 
 
-def test_an_unknown_name_is_refused_with_a_guess() -> None:
+def test_an_unknown_name_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(
         InvalidSetting, match=r"Unknown topic config name: retention\.mss\. Did you mean retention\.ms\?"
     ):
         validate_topic_settings({"retention.mss": "1"})
 
 
-def test_a_broker_value_that_a_topic_cannot_have_names_the_broker_setting() -> None:
+def test_an_invalid_inherited_value_names_the_broker_setting() -> None:
     with pytest.raises(
         InvalidSetting, match=r"Invalid value 0 for configuration log\.roll\.ms: .* \(for segment\.ms\)"
     ):
@@ -81,7 +81,7 @@ def test_a_broker_value_that_a_topic_cannot_have_names_the_broker_setting() -> N
         ),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused(topic: dict[str, str], name: str, reason: str) -> None:
+def test_conflicting_settings_are_rejected(topic: dict[str, str], name: str, reason: str) -> None:
     with pytest.raises(InvalidSetting) as caught:
         validate_topic_settings(topic, remote_storage=True)
     assert str(caught.value) == f"Invalid value {topic[name]} for configuration {name}: {reason}"

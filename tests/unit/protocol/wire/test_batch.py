@@ -63,7 +63,7 @@ def ints(bits: int) -> st.SearchStrategy[int]:
     ),
     st.binary(max_size=5),
 )  # fmt: skip
-def test_every_field_is_read_from_its_place(fields: tuple[int, ...], before: bytes) -> None:
+def test_every_field_is_read_from_its_offset(fields: tuple[int, ...], before: bytes) -> None:
     encoded = before + b"".join(struct.pack(f">{w}", value) for w, value in zip("qiibIhiqqqhii", fields, strict=True))
     for buf in (encoded, bytearray(encoded), memoryview(encoded)):
         assert read_header(buf, len(before)) == fields
@@ -88,7 +88,7 @@ def test_a_header_written_by_java_is_read() -> None:
     check_crc(JAVA_CREATE, 0, read_header(JAVA_CREATE))
 
 
-def test_properties_tell_what_the_fields_mean() -> None:
+def test_properties_interpret_the_fields() -> None:
     read = header(base_offset=40, batch_length=100, last_offset_delta=2)
     assert (read.size_bytes, read.last_offset, read.next_offset) == (112, 42, 43)
     assert not any((read.is_transactional, read.is_control, read.has_delete_horizon, read.has_producer_id))
@@ -107,7 +107,7 @@ def test_properties_tell_what_the_fields_mean() -> None:
 
 
 @pytest.mark.parametrize("code", [5, 6, 7])
-def test_an_unknown_compression_is_refused_when_asked_for(code: int) -> None:
+def test_an_unknown_compression_is_rejected_on_access(code: int) -> None:
     with pytest.raises(InvalidBatch, match=f"unknown compression {code}"):
         _ = header(attributes=code).compression
 
@@ -116,11 +116,11 @@ def test_an_unknown_compression_is_refused_when_asked_for(code: int) -> None:
     ("base", "delta", "last"),
     [(-1, 5, -1), (0, 0, 0), (10, 5, 15), (2**31 - 1, 0, 2**31 - 1), (2**31 - 1, 1, 0), (2**31 - 2, 5, 3)],
 )
-def test_sequences_wrap_to_nought(base: int, delta: int, last: int) -> None:
+def test_sequences_wrap_to_zero(base: int, delta: int, last: int) -> None:
     assert header(base_sequence=base, last_offset_delta=delta).last_sequence == last
 
 
-def test_batches_come_one_after_another_with_their_positions() -> None:
+def test_batches_are_yielded_in_order_with_their_positions() -> None:
     parts = [example(1), example(2, base_offset=0), example(3, compression=Compression.ZSTD)]
     joined = b"".join(parts)
     expected = [0, len(parts[0]), len(parts[0]) + len(parts[1])]
@@ -134,14 +134,14 @@ def test_batches_come_one_after_another_with_their_positions() -> None:
     assert list(read_batches(b"", partial_tail=True)) == []
 
 
-def test_batches_are_found_lazily() -> None:
+def test_batches_are_read_lazily() -> None:
     found = read_batches(bytes(example()) + b"\xff" * 100)
     assert next(found)[0] == 0
     with pytest.raises(ProtocolError):
         next(found)
 
 
-def test_a_cut_at_any_byte_is_refused_or_passed_over_as_asked() -> None:
+def test_a_partial_batch_is_rejected_or_ignored_as_requested() -> None:
     first, second = example(), example(2)
     joined = bytes(first + second)
     for cut in range(1, len(joined)):
@@ -158,7 +158,7 @@ def test_a_cut_at_any_byte_is_refused_or_passed_over_as_asked() -> None:
 @pytest.mark.parametrize("length", [48, 0, -1, -12, -(2**31)])
 @pytest.mark.parametrize("size", [HEADER_BYTES + 40, 20, 12])
 @pytest.mark.parametrize("partial_tail", [True, False])
-def test_a_length_less_than_a_header_is_refused_even_in_a_tail(length: int, size: int, partial_tail: bool) -> None:
+def test_a_length_below_a_header_is_rejected_even_in_a_tail(length: int, size: int, partial_tail: bool) -> None:
     batch = example()
     struct.pack_into(">i", batch, 8, length)
     with pytest.raises(CorruptBatch):
@@ -166,7 +166,7 @@ def test_a_length_less_than_a_header_is_refused_even_in_a_tail(length: int, size
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 10_000])
-def test_a_length_beyond_the_buffer_is_refused(length: int) -> None:
+def test_a_length_beyond_the_buffer_is_rejected(length: int) -> None:
     batch = example()
     struct.pack_into(">i", batch, 8, length)
     with pytest.raises(CorruptBatch, match=f"batch of {length + 12} bytes, {len(batch)} left"):
@@ -184,7 +184,7 @@ def test_a_length_beyond_the_buffer_is_refused(length: int) -> None:
     ("magic", "kind"), [(0, InvalidBatch), (1, InvalidBatch), (3, CorruptBatch), (0xFF, CorruptBatch)]
 )
 @pytest.mark.parametrize("size", [81, 20])
-def test_other_magics_are_refused(magic: int, kind: type[ProtocolError], size: int) -> None:
+def test_other_magics_are_rejected(magic: int, kind: type[ProtocolError], size: int) -> None:
     batch = example()
     batch[16] = magic
     for partial_tail in (True, False):
@@ -216,7 +216,7 @@ def test_the_crc_covers_all_but_offset_length_epoch_and_magic() -> None:
                 check_crc(flipped, 0, read_header(flipped))
 
 
-def test_the_crc_is_found_wherever_the_batch_lies() -> None:
+def test_the_crc_is_computed_at_any_position() -> None:
     batch = example()
     within = memoryview(b"front" + bytes(batch) + b"back")
     check_crc(within, 5, read_header(within, 5))
@@ -240,7 +240,7 @@ def test_log_append_time_is_written_as_java_writes_it() -> None:
     assert {record.timestamp for record in read_records(batch)} == {1_800_000_000_000}
 
 
-def test_the_timestamp_type_goes_both_ways_and_leaves_the_other_attributes() -> None:
+def test_the_timestamp_type_changes_both_ways_and_keeps_other_attributes() -> None:
     batch = example(producer_id=5, producer_epoch=0, base_sequence=0, transactional=True, compression=Compression.LZ4)
     original = bytes(batch)
     for buf in (batch, memoryview(batch)):
@@ -254,7 +254,7 @@ def test_the_timestamp_type_goes_both_ways_and_leaves_the_other_attributes() -> 
         assert batch == original
 
 
-def test_a_timestamp_that_is_already_there_is_left_alone() -> None:
+def test_an_equal_timestamp_is_not_rewritten() -> None:
     batch = example()
     batch[17:21] = b"\x00\x00\x00\x00"
     set_max_timestamp(batch, 0, 1002, TimestampType.CREATE)
@@ -273,7 +273,7 @@ def test_a_timestamp_that_is_already_there_is_left_alone() -> None:
         {"attributes": 4},
     ],
 )
-def test_what_producers_send_is_allowed(fields: dict[str, int]) -> None:
+def test_batches_of_producers_are_allowed(fields: dict[str, int]) -> None:
     check_produced(header(**fields), max_bytes=len(example()))
     check_stored(header(**fields))
 
@@ -296,12 +296,12 @@ def test_what_producers_send_is_allowed(fields: dict[str, int]) -> None:
         {"producer_id": 1, "producer_epoch": -1, "base_sequence": 0},
     ],
 )
-def test_what_producers_may_not_send_is_refused(fields: dict[str, int]) -> None:
+def test_invalid_batches_of_producers_are_rejected(fields: dict[str, int]) -> None:
     with pytest.raises(InvalidBatch):
         check_produced(header(**fields), max_bytes=1_000_000)
 
 
-def test_a_batch_a_byte_too_large_is_refused() -> None:
+def test_a_batch_that_is_one_byte_too_large_is_rejected() -> None:
     with pytest.raises(BatchTooLarge, match="are allowed"):
         check_produced(header(), max_bytes=len(example()) - 1)
 
@@ -310,7 +310,7 @@ def test_a_batch_a_byte_too_large_is_refused() -> None:
     "fields",
     [{"record_count": 0}, {"record_count": 1}, {"attributes": 0x30, "base_sequence": -1}, {"base_offset": 2**63 - 4}],
 )
-def test_what_compaction_leaves_is_allowed_in_a_log(fields: dict[str, int]) -> None:
+def test_compacted_batches_are_allowed_in_a_log(fields: dict[str, int]) -> None:
     check_stored(header(**fields))
 
 
@@ -326,7 +326,7 @@ def test_what_compaction_leaves_is_allowed_in_a_log(fields: dict[str, int]) -> N
         {"attributes": 7},
     ],
 )
-def test_what_no_log_may_hold_is_refused(fields: dict[str, int]) -> None:
+def test_invalid_stored_batches_are_rejected(fields: dict[str, int]) -> None:
     with pytest.raises(CorruptBatch):
         check_stored(header(**fields))
 

@@ -19,7 +19,7 @@ each_codec = pytest.mark.parametrize("codec", Compression)
 
 
 @each_codec
-def test_what_librdkafka_writes_is_read(mock_broker: MockBroker, codec: Compression) -> None:
+def test_batches_of_librdkafka_are_read(mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"written-by-librdkafka-{codec.name}"
     mock_broker.create(topic)
     written = various(1500)
@@ -43,7 +43,7 @@ def test_what_librdkafka_writes_is_read(mock_broker: MockBroker, codec: Compress
 
 
 @each_codec
-def test_what_ottla_builds_is_read_by_librdkafka(mock_broker: MockBroker, codec: Compression) -> None:
+def test_librdkafka_reads_batches_of_ottla(mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"built-by-ottla-{codec.name}"
     mock_broker.create(topic)
     written = various(1500)
@@ -59,14 +59,14 @@ def test_what_ottla_builds_is_read_by_librdkafka(mock_broker: MockBroker, codec:
 @pytest.mark.parametrize(
     ("codec", "level"), [(Compression.GZIP, 9), (Compression.LZ4, 1), (Compression.LZ4, 17), (Compression.ZSTD, 19)]
 )
-def test_every_level_is_read_by_librdkafka(mock_broker: MockBroker, codec: Compression, level: int) -> None:
+def test_librdkafka_reads_every_compression_level(mock_broker: MockBroker, codec: Compression, level: int) -> None:
     topic = f"level-{level}-of-{codec.name}"
     mock_broker.create(topic)
     mock_broker.produce(topic, build_batch(various(300), compression=codec, level=level))
     assert [as_record(message) for message in consume(mock_broker, topic, 300)] == various(300)
 
 
-def test_log_append_time_set_by_ottla_is_seen_by_librdkafka(mock_broker: MockBroker) -> None:
+def test_librdkafka_sees_log_append_time_set_by_ottla(mock_broker: MockBroker) -> None:
     mock_broker.create("append-time")
     batch = build_batch([Record(i, NOW + i, None, b"%d" % i) for i in range(3)])
     set_max_timestamp(batch, 0, NOW + 777)
@@ -75,7 +75,7 @@ def test_log_append_time_set_by_ottla_is_seen_by_librdkafka(mock_broker: MockBro
     assert [message.timestamp() for message in found] == [(TIMESTAMP_LOG_APPEND_TIME, NOW + 777)] * 3
 
 
-def test_transaction_markers_are_passed_over_by_librdkafka(mock_broker: MockBroker) -> None:
+def test_librdkafka_skips_transaction_markers(mock_broker: MockBroker) -> None:
     mock_broker.create("marked")
     mock_broker.produce("marked", build_batch([Record(0, NOW, None, b"before")]))
     marker = transaction_marker(commit=True, producer_id=9, producer_epoch=0, coordinator_epoch=1, timestamp=NOW)
@@ -85,7 +85,7 @@ def test_transaction_markers_are_passed_over_by_librdkafka(mock_broker: MockBrok
     assert [(message.offset(), message.value()) for message in found] == [(0, b"before"), (2, b"after")]
 
 
-def test_what_is_stored_is_given_back_but_for_its_offset(mock_broker: MockBroker) -> None:
+def test_stored_batches_are_returned_unchanged_but_for_the_offset(mock_broker: MockBroker) -> None:
     mock_broker.create("stored")
     batch = build_batch(various(10))
     for _ in range(2):

@@ -34,13 +34,13 @@ class Both:
     count: Int32 = since("0+", default=0)
 
 
-def test_fields_of_one_name_in_two_structs_keep_their_own_defaults() -> None:
+def test_equal_field_names_in_two_structs_keep_their_defaults() -> None:
     read = decode(Both, 0, encode(Both(), 0))
     assert read.left.held == Left()
     assert read.right.held == Right()
 
 
-def test_a_codec_is_made_once() -> None:
+def test_a_codec_is_created_once() -> None:
     assert reader_of(Both, 1) is reader_of(Both, 1)
     assert writer_of(Both, 1) is writer_of(Both, 1)
     assert reader_of(Both, 0) is not reader_of(Both, 1)
@@ -58,7 +58,7 @@ class Neighbours:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_list_that_neighbours_share_is_written_for_each(version: int) -> None:
+def test_a_shared_list_is_written_for_each_struct(version: int) -> None:
     one, other = [Left(), Left()], [Left()]
     lists = [None, None, one, one, other, one, list(one), [], [], None]
     message = Neighbours(structs=[Sharing(items=items, after=number) for number, items in enumerate(lists)])

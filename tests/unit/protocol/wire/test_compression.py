@@ -114,14 +114,14 @@ BOMBS: dict[str, tuple[Compression, Callable[[], bytes]]] = {
 @each_codec
 @given(data=st.binary(max_size=3000), repeats=st.integers(1, 100))
 @settings(max_examples=50, deadline=None)
-def test_what_is_compressed_comes_back(codec: Compression, data: bytes, repeats: int) -> None:
+def test_compressed_data_round_trips(codec: Compression, data: bytes, repeats: int) -> None:
     plain = data * repeats
     assert decompress(codec, compress(codec, plain), limit=len(plain)) == plain
 
 
 @each_codec
 @pytest.mark.parametrize("size", [0, 1, 100, 32 * 1024, 64 * 1024 + 1, MIB - 1, MIB, MIB + 1, 3 * MIB])
-def test_every_size_around_the_blocks_comes_back(codec: Compression, size: int) -> None:
+def test_sizes_around_block_boundaries_round_trip(codec: Compression, size: int) -> None:
     plain = text(size)
     for data in (plain, bytearray(plain), memoryview(plain)):
         squeezed = compress(codec, data)
@@ -140,7 +140,7 @@ def test_the_limit_is_exact(codec: Compression) -> None:
 
 @each_codec
 @pytest.mark.parametrize("size", [0, 1, 32 * 1024, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, MIB + 1, 3 * MIB])
-def test_pieces_are_the_same_bytes_and_only_the_last_one_is_small(codec: Compression, size: int) -> None:
+def test_pieces_have_the_same_bytes_and_only_the_last_is_small(codec: Compression, size: int) -> None:
     plain = text(size)
     squeezed = compress(codec, plain)
     pieces = list(decompress_in_pieces(codec, squeezed, limit=size))
@@ -158,7 +158,7 @@ def test_pieces_are_the_same_bytes_and_only_the_last_one_is_small(codec: Compres
 @pytest.mark.parametrize("size", [0, 1, 32 * 1024, 64 * 1024 + 1, MIB, 3 * MIB + 7])
 @pytest.mark.parametrize("piece_bytes", [1000, MIB])
 @pytest.mark.parametrize("is_size_known", [True, False])
-def test_pieces_are_compressed_to_what_any_reader_takes(
+def test_every_reader_accepts_data_compressed_in_pieces(
     codec: Compression, size: int, piece_bytes: int, is_size_known: bool
 ) -> None:
     plain = text(size)
@@ -171,7 +171,7 @@ def test_pieces_are_compressed_to_what_any_reader_takes(
 
 
 @each_real_codec
-def test_nothing_fits_a_limit_of_nought_but_nothing(codec: Compression) -> None:
+def test_only_empty_data_fits_a_limit_of_zero(codec: Compression) -> None:
     assert decompress(codec, compress(codec, b""), limit=0) == b""
     with pytest.raises(ProtocolError, match="more than 0 bytes"):
         decompress(codec, compress(codec, b"a"), limit=0)
@@ -210,7 +210,7 @@ def test_snappy_is_framed_as_java_frames_it() -> None:
 
 
 @pytest.mark.parametrize(("codec", "vector"), JAVA_VECTORS.items())
-def test_what_java_writes_is_read(codec: Compression, vector: str) -> None:
+def test_data_of_java_is_read(codec: Compression, vector: str) -> None:
     squeezed = bytes.fromhex(vector)
     assert decompress(codec, squeezed, limit=70) == JAVA_PLAIN
 
@@ -220,7 +220,7 @@ def test_concatenated_xerial_streams_are_read() -> None:
     assert decompress(Compression.SNAPPY, twice, limit=100) == b"one two"
 
 
-def test_bare_snappy_is_read() -> None:
+def test_raw_snappy_is_read() -> None:
     assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(text(100_000))), limit=MIB) == text(100_000)
 
 
@@ -271,7 +271,7 @@ def test_zstd_blocks_of_every_kind_and_skippable_frames_are_read() -> None:
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
-def test_concatenated_frames_are_read_up_to_a_number(codec: Compression) -> None:
+def test_concatenated_frames_are_read_up_to_the_limit(codec: Compression) -> None:
     frames = [compress(codec, b"%d," % i) for i in range(MAX_FRAMES + 1)]
     expected = b"".join(b"%d," % i for i in range(MAX_FRAMES))
     assert decompress(codec, b"".join(frames[:-1]), limit=len(expected)) == expected
@@ -287,13 +287,13 @@ def test_gzip_with_a_name_and_a_comment_is_read() -> None:
 
 
 @each_real_codec
-def test_bytes_after_the_end_are_refused(codec: Compression) -> None:
+def test_bytes_after_the_end_are_rejected(codec: Compression) -> None:
     with pytest.raises(ProtocolError):
         decompress(codec, compress(codec, text(1000)) + b"more bytes", limit=MIB)
 
 
 @each_real_codec
-def test_data_cut_short_at_any_byte_are_refused(codec: Compression) -> None:
+def test_data_truncated_at_any_byte_is_rejected(codec: Compression) -> None:
     whole = compress(codec, text(600))
     for cut in range(len(whole)):
         # Xerial framing has no end mark: after its header an empty stream is as good as any.
@@ -359,19 +359,19 @@ def test_any_bytes_give_data_or_a_protocol_error(codec: Compression, junk: bytes
             continue
 
 
-def test_snappy_that_declares_more_than_it_can_hold_is_refused() -> None:
+def test_snappy_that_declares_more_than_it_can_hold_is_rejected() -> None:
     for declared in (b"\xff\xff\xff\x3f", b"\xff\xff\xff\xff\x0f", b"\xe9\x07"):
         with pytest.raises(ProtocolError, match="cannot hold"):
             decompress(Compression.SNAPPY, declared + b"\x00" * 40, limit=1 << 40)
 
 
 @pytest.mark.parametrize("length", [0x7FFFFFFF, 0xFFFFFFFF, 0x80000000, 100])
-def test_snappy_block_lengths_that_lie_are_refused(length: int) -> None:
+def test_wrong_snappy_block_lengths_are_rejected(length: int) -> None:
     with pytest.raises(ProtocolError, match=f"block of {length} bytes"):
         decompress(Compression.SNAPPY, XERIAL + struct.pack(">I", length) + b"\x01\x00a", limit=MIB)
 
 
-def test_zstd_frames_that_declare_another_size_than_they_hold_are_refused() -> None:
+def test_zstd_frames_that_declare_a_wrong_size_are_rejected() -> None:
     blocks = zstd_block(0, 5, b"hello", last=True)
     for declared in (0, 4, 6, 2**31, 2**63):
         with pytest.raises(ProtocolError, match="declares"):
@@ -385,7 +385,7 @@ def test_zstd_frames_that_declare_another_size_than_they_hold_are_refused() -> N
         decompress(Compression.ZSTD, held, limit=MIB)
 
 
-def test_an_lz4_frame_that_declares_another_size_than_it_holds_is_refused() -> None:
+def test_an_lz4_frame_that_declares_a_wrong_size_is_rejected() -> None:
     frame = bytearray(lz4.frame.compress(text(1000), store_size=True))
     frame[6:14] = struct.pack("<Q", 1 << 40)
     with pytest.raises(ProtocolError):
@@ -393,7 +393,7 @@ def test_an_lz4_frame_that_declares_another_size_than_it_holds_is_refused() -> N
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_a_bomb_is_refused_at_once_and_in_little_memory(name: str, tmp_path: Path) -> None:
+def test_a_decompression_bomb_is_rejected_in_little_memory(name: str, tmp_path: Path) -> None:
     codec, make = BOMBS[name]
     bomb = make()
     assert len(bomb) <= 1.1 * MIB
@@ -415,7 +415,7 @@ def test_a_bomb_is_refused_at_once_and_in_little_memory(name: str, tmp_path: Pat
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux shows it")
 @pytest.mark.parametrize("name", [name for name in BOMBS if name != "snappy"])
-def test_a_bomb_is_looked_at_in_the_memory_of_a_few_pieces(name: str, tmp_path: Path) -> None:
+def test_a_decompression_bomb_is_read_in_the_memory_of_a_few_pieces(name: str, tmp_path: Path) -> None:
     """Bare snappy is one block, which is decompressed as a whole; what the others hold does not grow."""
     codec, make = BOMBS[name]
     assert resident_growth_mib(codec, make(), tmp_path, in_pieces=True) < 8
@@ -449,7 +449,7 @@ def resident_growth_mib(codec: Compression, bomb: bytes, folder: Path, *, in_pie
     return int(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
 
 
-def test_a_million_empty_frames_take_no_time() -> None:
+def test_a_million_empty_frames_are_rejected_quickly() -> None:
     for codec in (Compression.GZIP, Compression.LZ4, Compression.ZSTD):
         empty = compress(codec, b"")
         started = time.perf_counter()

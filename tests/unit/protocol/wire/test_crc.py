@@ -24,7 +24,7 @@ def test_examples_of_the_standard(data: bytes) -> None:
     assert crc.crc32c(data[5:], crc.crc32c(data[:5])) == EXAMPLES[data]
 
 
-def test_another_release_of_the_package_is_imported_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_release_of_the_package_is_imported_completely(monkeypatch: pytest.MonkeyPatch) -> None:
     def finds_nothing(*_: Any) -> None:
         return None
 
@@ -32,7 +32,7 @@ def test_another_release_of_the_package_is_imported_as_a_whole(monkeypatch: pyte
     assert crc._load() is package.crc32c
 
 
-def test_a_node_loads_no_parsers_of_mail() -> None:
+def test_a_node_loads_no_mail_parsers() -> None:
     """They take a fifteenth of what all of a node's modules do."""
     code = "import ottla.node.node, sys; print(*{'email', 'zipfile', 'importlib.metadata'} & {*sys.modules})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"

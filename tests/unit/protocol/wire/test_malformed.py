@@ -24,7 +24,7 @@ INT32_MAX = 2**31 - 1
 
 
 @pytest.mark.parametrize(("name", "version"), cases())
-def test_a_message_cut_at_any_byte_is_refused(name: str, version: int) -> None:
+def test_a_message_truncated_at_any_byte_is_rejected(name: str, version: int) -> None:
     cls = declared()[name]
     values = Values(Random(f"{name} {version}"))
     written = min((encode(values.message(cls, version), version) for _ in range(6)), key=lambda b: abs(len(b) - 300))
@@ -36,7 +36,7 @@ def test_a_message_cut_at_any_byte_is_refused(name: str, version: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), cases())
-def test_mutated_bytes_are_read_or_refused(name: str, version: int) -> None:
+def test_mutated_bytes_are_read_or_rejected(name: str, version: int) -> None:
     cls = declared()[name]
     random = Random(f"mutated {name} {version}")
     written = encode(Values(random).message(cls, version), version)
@@ -63,23 +63,23 @@ def test_the_error_names_a_field_inside_arrays() -> None:
     assert caught.value.position == 6
 
 
-def test_bytes_after_the_message_are_refused() -> None:
+def test_bytes_after_the_message_are_rejected() -> None:
     with pytest.raises(ProtocolError, match="2 bytes follow the message"):
         decode(RequestHeader, 1, encode(RequestHeader(client_id="a"), 1) + b"xy")
 
 
 @pytest.mark.parametrize("length", [-2, -100, -(2**15)])
-def test_negative_lengths_are_refused(length: int) -> None:
+def test_negative_lengths_are_rejected(length: int) -> None:
     with pytest.raises(ProtocolError, match=f"negative length {length}"):
         decode(RequestHeader, 1, struct.pack(">hhih", 3, 4, 7, length))
 
 
-def test_a_length_beyond_the_frame_is_refused() -> None:
+def test_a_length_beyond_the_frame_is_rejected() -> None:
     with pytest.raises(ProtocolError, match="client_id: 900 bytes announced, 3 are left"):
         decode(RequestHeader, 1, struct.pack(">hhih", 3, 4, 7, 900) + b"abc")
 
 
-def test_a_text_is_no_longer_than_its_older_form_allows() -> None:
+def test_a_text_is_no_longer_than_the_old_encoding_allows() -> None:
     for size, is_refused in ((0x7FFF, False), (0x8000, True)):
         body = encode(ApiVersionsRequest(client_software_name="n" * size, client_software_version="1"), 3)
         if is_refused:
@@ -89,7 +89,7 @@ def test_a_text_is_no_longer_than_its_older_form_allows() -> None:
             assert decode(ApiVersionsRequest, 3, body).client_software_name == "n" * size
 
 
-def test_null_where_null_is_not_allowed_is_refused() -> None:
+def test_an_invalid_null_is_rejected() -> None:
     with pytest.raises(ProtocolError, match=r"topics: is null"):
         decode(MetadataRequest, 0, struct.pack(">i", -1))
 
@@ -112,12 +112,12 @@ def test_an_impossible_array_count_allocates_nothing(count: int) -> None:
     assert peak < 100_000
 
 
-def test_an_impossible_compact_array_count_is_refused() -> None:
+def test_an_impossible_compact_array_count_is_rejected() -> None:
     with pytest.raises(ProtocolError, match="4294967294 elements announced"):
         decode(MetadataRequest, 9, b"\xff\xff\xff\xff\x0f" + bytes(100))
 
 
-def test_four_million_topics_are_refused_before_they_are_made() -> None:
+def test_four_million_topics_are_rejected_before_they_are_decoded() -> None:
     body = struct.pack(">i", 4_000_000) + struct.pack(">h", 0) * 4_000_000
     read_in_vain(MetadataRequest, 0)
     tracemalloc.start()
@@ -130,12 +130,12 @@ def test_four_million_topics_are_refused_before_they_are_made() -> None:
     assert peak < 100_000
 
 
-def test_a_varint_without_end_is_refused() -> None:
+def test_an_endless_varint_in_a_message_is_rejected() -> None:
     with pytest.raises(ProtocolError, match="topics: varint"):
         decode(MetadataRequest, 9, b"\x80" * 1_000_000)
 
 
-def test_more_tagged_fields_than_any_message_has_are_refused_at_once() -> None:
+def test_too_many_tagged_fields_are_rejected_at_once() -> None:
     tags = b"".join(bytes((0x80 | tag & 0x7F, tag >> 7, 0)) for tag in range(128, 128 + MAX_TAGGED_FIELDS))
     header = struct.pack(">hhih", 3, 9, 7, -1)
     count = MAX_TAGGED_FIELDS
@@ -145,7 +145,7 @@ def test_more_tagged_fields_than_any_message_has_are_refused_at_once() -> None:
         decode(RequestHeader, 2, header + b"\x80\xda\xc4\x09" + tags * 10)
 
 
-def test_tags_out_of_order_are_refused() -> None:
+def test_tags_out_of_order_are_rejected() -> None:
     with pytest.raises(ProtocolError, match="tag 5 of 0 bytes after tag 9"):
         decode(RequestHeader, 2, struct.pack(">hhih", 3, 9, 7, -1) + b"\x02\x09\x00\x05\x00")
 
@@ -164,7 +164,7 @@ def test_a_nullable_struct_is_marked_present_or_null() -> None:
         decode(DescribeTopicPartitionsRequest, 0, body[:-2] + b"\x07\x00")
 
 
-def test_a_version_never_declared_is_refused() -> None:
+def test_an_undeclared_version_is_rejected() -> None:
     with pytest.raises(UnsupportedVersion, match="ProduceRequest has no version 2, only 3-13"):
         decode(ProduceRequest, 2, b"")
 
@@ -175,7 +175,7 @@ def test_unknown_tagged_fields_survive_a_round_trip() -> None:
     assert encode(decode(ApiVersionsRequest, 3, body), 3) == body
 
 
-def test_what_cannot_be_written_is_a_bug_that_names_its_field() -> None:
+def test_an_unwritable_message_names_its_field() -> None:
     with pytest.raises(UnwritableError, match=r"MetadataRequest v0: topics cannot be written"):
         encode(MetadataRequest(topics=None), 0)
     with pytest.raises(UnwritableError, match=r"RequestHeader v1: request_api_key to client_id cannot be written"):

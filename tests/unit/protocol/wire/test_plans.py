@@ -55,7 +55,7 @@ def outcome(read: Reader, data: bytes) -> object:
 
 
 @pytest.mark.parametrize(("name", "version"), cases())
-def test_both_forms_agree(name: str, version: int) -> None:
+def test_compiled_and_generated_codecs_agree(name: str, version: int) -> None:
     cls, random = declared()[name], Random(f"{name} {version}")
     read, write = make_reader(schema_of(cls), version), make_writer(schema_of(cls), version)
     for number in range(MESSAGES):
@@ -74,7 +74,9 @@ def test_both_forms_agree(name: str, version: int) -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), cases())
-def test_what_has_no_tagged_fields_never_needs_python(name: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_without_tagged_fields_never_fall_back_to_python(
+    name: str, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Or the test above would compare Python with itself."""
     monkeypatch.setattr("ottla.protocol.wire.plans.make_reader", lambda *given: fall)
     monkeypatch.setattr("ottla.protocol.wire.plans.make_writer", lambda *given: fall)
@@ -88,7 +90,7 @@ def test_what_has_no_tagged_fields_never_needs_python(name: str, version: int, m
         assert read(memoryview(data), 0) == (message, len(data))
 
 
-def test_records_are_views_of_the_frame_and_are_written_as_they_are() -> None:
+def test_records_are_views_of_the_frame_and_are_written_without_a_copy() -> None:
     part = PartitionProduceData(index=3, records=b"abc" * 50)
     request = ProduceRequest(topic_data=[TopicProduceData(name="t", partition_data=[part])])
     frame = bytearray(b"head" + encode(request, 12))
@@ -109,7 +111,7 @@ def test_records_are_views_of_the_frame_and_are_written_as_they_are() -> None:
     assert len(chunks) == 3
 
 
-def test_what_cannot_be_written_is_told() -> None:
+def test_an_unwritable_message_raises() -> None:
     chunks: list[Any] = []
     topics: Any
     for topics in ([MetadataRequestTopic(name=None)], [MetadataRequestTopic(name=5)], [None], 7):  # type: ignore[arg-type]
@@ -119,7 +121,7 @@ def test_what_cannot_be_written_is_told() -> None:
         writer_of(ProduceRequest, 9)(ProduceRequest(acks=1 << 15), chunks.append)
 
 
-def test_an_error_of_whoever_takes_the_chunks_is_his_own() -> None:
+def test_an_error_of_the_chunk_receiver_is_propagated() -> None:
     def refuse(chunk: object) -> None:
         raise KeyError(chunk)
 
@@ -127,7 +129,7 @@ def test_an_error_of_whoever_takes_the_chunks_is_his_own() -> None:
         writer_of(ApiVersionsRequest, 3)(ApiVersionsRequest(), refuse)
 
 
-def test_positions_outside_of_the_buffer_are_refused() -> None:
+def test_positions_outside_the_buffer_are_rejected() -> None:
     read = reader_of(MetadataRequest, 4)
     for position in (5, 100):
         with pytest.raises(ProtocolError):
@@ -147,7 +149,7 @@ class Truth:
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_an_interrupt_or_a_lack_of_memory_is_not_mistaken_for_a_bad_message(error: type[BaseException]) -> None:
+def test_an_interrupt_or_a_memory_error_is_propagated(error: type[BaseException]) -> None:
     looks: list[None] = []
 
     def fail() -> bool:
@@ -160,7 +162,7 @@ def test_an_interrupt_or_a_lack_of_memory_is_not_mistaken_for_a_bad_message(erro
     assert len(looks) == 1, "the generated Python tried again"
 
 
-def test_a_list_may_lose_its_elements_while_it_is_written() -> None:
+def test_a_list_may_shrink_while_it_is_written() -> None:
     topics: list[Any] = []
 
     def clear() -> bool:

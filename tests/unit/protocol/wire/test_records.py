@@ -98,7 +98,7 @@ def record_lists(draw: st.DrawFn, *, min_size: int = 0) -> tuple[int, list[Recor
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=100), st.integers(0, 2**40), st.integers(0, 2**42))
-def test_values_alone_make_the_same_batch_as_records(values: list[bytes], base: int, timestamp: int) -> None:
+def test_values_build_the_same_batch_as_records(values: list[bytes], base: int, timestamp: int) -> None:
     given = [Record(offset, timestamp, None, value) for offset, value in enumerate(values, base)]
     batch = build_batch_of_values(values, base_offset=base, timestamp=timestamp, leader_epoch=7)
     assert batch == build_batch(given, base_offset=base, leader_epoch=7)
@@ -131,7 +131,7 @@ def pack(batch: bytearray, fields: BatchHeader) -> bytearray:
 @pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 30])
 @given(made=record_lists())
 @settings(max_examples=60, deadline=None)
-def test_what_is_built_is_read_back(codec: Compression, piece_bytes: int, made: tuple[int, list[Record]]) -> None:
+def test_built_batches_are_read_back(codec: Compression, piece_bytes: int, made: tuple[int, list[Record]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compression, "PIECE_BYTES", piece_bytes)
         check_read_back(codec, made)
@@ -164,7 +164,7 @@ def test_records_written_by_java_are_read(codec: Compression) -> None:
     assert [key for _, _, key, _ in read_keys(batch)] == [b"k1", None, b"k3"]
 
 
-def test_an_uncompressed_batch_is_byte_for_byte_that_of_java() -> None:
+def test_an_uncompressed_batch_equals_javas() -> None:
     ours = build_batch(
         JAVA_RECORDS,
         base_offset=42,
@@ -195,7 +195,7 @@ def test_offsets_may_be_missing_and_the_last_one_is_kept() -> None:
     assert list(read_records(batch)) == kept
 
 
-def test_a_batch_that_lost_all_its_records_is_only_a_header_as_in_java() -> None:
+def test_a_batch_without_records_is_only_a_header_as_in_java() -> None:
     batch = build_batch(
         [],
         base_offset=100,
@@ -214,11 +214,11 @@ def test_a_batch_that_lost_all_its_records_is_only_a_header_as_in_java() -> None
 
 
 @each_codec
-def test_no_records_in_any_compression_are_no_records(codec: Compression) -> None:
+def test_empty_batches_of_any_compression_have_no_records(codec: Compression) -> None:
     assert list(read_records(batch_of(b"", 0, codec=codec, delta=4))) == []
 
 
-def test_a_delete_horizon_takes_the_place_of_the_base_timestamp() -> None:
+def test_a_delete_horizon_replaces_the_base_timestamp() -> None:
     kept = [Record(0, 1000, b"a", None), Record(1, 900, b"b", None)]
     batch = build_batch(kept, delete_horizon=1_700_000_000_000)
     header = read_header(batch)
@@ -242,11 +242,11 @@ def test_a_header_key_that_is_not_utf8_survives() -> None:
     assert build_batch([record])[HEADER_BYTES:] == batch[HEADER_BYTES:]
 
 
-def test_record_attributes_are_passed_over_as_in_java() -> None:
+def test_record_attributes_are_ignored_as_in_java() -> None:
     assert list(read_records(batch_of(encode(head=b"\x7f\x00\x00")))) == [Record(0, 1000, b"k", b"v")]
 
 
-def test_numbers_with_padding_are_read() -> None:
+def test_padded_numbers_are_read() -> None:
     padded = encode(head=b"\x00\x80\x00\x80\x80\x00", key=b"\x82\x00k", rest=b"\x82\x80\x00v\x80\x00")
     assert list(read_records(batch_of(padded))) == [Record(0, 1000, b"k", b"v")]
     length_in_two_bytes = bytes((padded[0] | 0x80, 0)) + padded[1:]
@@ -304,7 +304,7 @@ BROKEN_HEADERS: dict[str, bytes] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 @pytest.mark.parametrize("codec", [Compression.NONE, Compression.SNAPPY])
-def test_a_batch_that_lies_is_refused(name: str, codec: Compression) -> None:
+def test_an_inconsistent_batch_is_rejected(name: str, codec: Compression) -> None:
     payload, count = BROKEN[name]
     batch = batch_of(payload, count, codec=codec)
     for read in (read_records, read_keys):
@@ -313,14 +313,14 @@ def test_a_batch_that_lies_is_refused(name: str, codec: Compression) -> None:
 
 
 @pytest.mark.parametrize("name", BROKEN_HEADERS)
-def test_record_headers_that_lie_are_refused(name: str) -> None:
+def test_inconsistent_record_headers_are_rejected(name: str) -> None:
     batch = batch_of(encode(rest=b"\x02v" + BROKEN_HEADERS[name]))
     with pytest.raises(ProtocolError):
         list(read_records(batch))
 
 
 @pytest.mark.parametrize("count", [-1, -(2**31)])
-def test_a_negative_count_is_refused(count: int) -> None:
+def test_a_negative_count_is_rejected(count: int) -> None:
     batch = batch_of(GOOD, 1)
     pack(batch, read_header(batch)._replace(record_count=count))
     for read in (read_records, read_keys):
@@ -328,14 +328,14 @@ def test_a_negative_count_is_refused(count: int) -> None:
             read(batch)
 
 
-def test_offsets_beyond_64_bits_are_refused() -> None:
+def test_offsets_beyond_64_bits_are_rejected() -> None:
     batch = build_batch([Record(0, 0, None, None)])
     pack(batch, read_header(batch)._replace(base_offset=MAX_INT64, last_offset_delta=1))
     with pytest.raises(ProtocolError, match="spans"):
         read_records(batch)
 
 
-def test_a_lie_about_counts_costs_no_memory() -> None:
+def test_a_wrong_count_costs_no_memory() -> None:
     many_records = batch_of(GOOD, 2**31 - 1)
     many_headers = batch_of(encode(rest=b"\x02v" + write_varint(2**31 - 1) + b"\x00" * 100))
     long_key = batch_of(encode(key=write_varint(2**31 - 1)))
@@ -349,7 +349,7 @@ def test_a_lie_about_counts_costs_no_memory() -> None:
         tracemalloc.stop()
 
 
-def test_records_before_the_broken_one_are_yielded() -> None:
+def test_records_before_the_malformed_one_are_yielded() -> None:
     found = read_records(batch_of(GOOD + b"\x01", 2))
     assert next(found).key == b"k"
     with pytest.raises(ProtocolError):
@@ -357,7 +357,7 @@ def test_records_before_the_broken_one_are_yielded() -> None:
 
 
 @each_codec
-def test_a_payload_cut_short_at_any_byte_is_refused(codec: Compression) -> None:
+def test_a_payload_truncated_at_any_byte_is_rejected(codec: Compression) -> None:
     whole = build_batch([Record(i, i, b"key", b"value" * i, (("h", b"x"),)) for i in range(12)], compression=codec)
     fields = read_header(whole)
     for size in range(HEADER_BYTES, len(whole)):
@@ -367,7 +367,7 @@ def test_a_payload_cut_short_at_any_byte_is_refused(codec: Compression) -> None:
                 list(read(cut))
 
 
-def test_a_buffer_cut_short_at_any_byte_is_refused() -> None:
+def test_a_buffer_truncated_at_any_byte_is_rejected() -> None:
     whole = bytes(build_batch([Record(0, 0, b"key", b"value")]))
     for size in range(len(whole)):
         for read in (read_records, read_keys):
@@ -429,7 +429,7 @@ def test_any_payload_gives_records_or_a_protocol_error(junk: bytes, count: int) 
         ([Record(0, 2**63, None, None)], {}),
     ],
 )
-def test_what_no_batch_can_hold_is_not_built(made: list[Record], fields: dict[str, Any]) -> None:
+def test_invalid_batches_are_not_built(made: list[Record], fields: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError):
         build_batch(made, **fields)
 
@@ -446,7 +446,7 @@ def test_a_produced_batch_passes_the_checks_of_a_broker() -> None:
 
 
 @pytest.mark.parametrize(("commit", "expected"), [(True, JAVA_COMMIT), (False, JAVA_ABORT)])
-def test_a_transaction_marker_is_byte_for_byte_that_of_java(commit: bool, expected: str) -> None:
+def test_a_transaction_marker_equals_javas(commit: bool, expected: str) -> None:
     batch = transaction_marker(
         commit=commit,
         producer_id=4000,
@@ -475,17 +475,17 @@ def test_a_transaction_marker_is_byte_for_byte_that_of_java(commit: bool, expect
         (b"\x00\x01\x00\x01 and more", ControlType.COMMIT),
     ],
 )
-def test_control_types_are_told_by_the_key(key: bytes, kind: ControlType) -> None:
+def test_the_key_determines_the_control_type(key: bytes, kind: ControlType) -> None:
     assert control_type(Record(0, 0, key, None)) is kind
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\x00\x00\x00", b"\xff\xff\x00\x00"])
-def test_a_control_key_that_is_none_is_refused(key: bytes | None) -> None:
+def test_an_invalid_control_key_is_rejected(key: bytes | None) -> None:
     with pytest.raises(ProtocolError, match="control record"):
         control_type(Record(0, 0, key, None))
 
 
 @pytest.mark.parametrize("value", [None, b"", bytes(5), b"\xff\xff\x00\x00\x00\x00"])
-def test_a_marker_value_that_is_none_is_refused(value: bytes | None) -> None:
+def test_an_invalid_marker_value_is_rejected(value: bytes | None) -> None:
     with pytest.raises(ProtocolError, match="transaction marker"):
         coordinator_epoch(Record(0, 0, control_key(ControlType.COMMIT), value))

@@ -46,7 +46,7 @@ def say(scan: object, data: bytes | bytearray, count: int, base: int = BASE) -> 
 
 
 @given(some_records)
-def test_a_summary_is_about_all_records(given: list[Record]) -> None:
+def test_a_summary_covers_all_records(given: list[Record]) -> None:
     data = build_batch(given)
     times = [record.timestamp for record in given]
     latest, earliest, keyless = summarize(data, HEADER_BYTES, len(given), given[0].timestamp)
@@ -57,7 +57,7 @@ def test_a_summary_is_about_all_records(given: list[Record]) -> None:
 
 @given(some_records, st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(1, 255)), max_size=2), st.integers(-3, 3))
 @example([Record(0, BASE, None, bytes(64))], [], 0)
-def test_bytes_are_found_in_order_if_and_only_if_they_can_be_read(
+def test_bytes_are_summarized_if_and_only_if_they_can_be_read(
     given: list[Record], flips: list[tuple[int, int]], cut: int
 ) -> None:
     """Records, some of whose bytes are changed, cut off or too many."""
@@ -93,7 +93,7 @@ class TestCompiled:
         assert compiled_scan(memoryview(build_batch(given)), HEADER_BYTES, 300, BASE) == (BASE, BASE, False)
 
     @pytest.mark.parametrize("start", [-1, 10_000])
-    def test_a_start_outside_of_the_buffer_is_no_batch(self, start: int) -> None:
+    def test_a_start_outside_the_buffer_is_rejected(self, start: int) -> None:
         assert compiled_scan is not None
         assert compiled_scan(build_batch([Record(0, BASE, None, None)]), start, 1, BASE) is None
 
@@ -146,7 +146,7 @@ class TestPieces:
         st.integers(1, 100),
     )
     @example([Record(0, BASE, None, bytes(64))], [], 0, 1)
-    def test_a_summary_is_the_same_whatever_the_pieces(
+    def test_the_pieces_do_not_change_a_summary(
         self, given: list[Record], flips: list[tuple[int, int]], cut: int, size: int
     ) -> None:
         """Of records some of whose bytes are changed, cut off or too many, both find the same or both complain."""

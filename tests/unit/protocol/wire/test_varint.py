@@ -30,7 +30,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 @each_kind
 @given(data=st.data(), before=st.binary(max_size=3), after=st.binary(max_size=3))
-def test_what_is_written_is_read_back_wherever_it_lies(
+def test_written_numbers_are_read_back_at_any_position(
     kind: str, data: st.DataObject, before: bytes, after: bytes
 ) -> None:
     read, write, low, high, longest = KINDS[kind]
@@ -43,7 +43,7 @@ def test_what_is_written_is_read_back_wherever_it_lies(
 
 
 @each_kind
-def test_the_extremes_and_every_change_of_length_survive(kind: str) -> None:
+def test_extremes_and_length_boundaries_round_trip(kind: str) -> None:
     read, write, low, high, _ = KINDS[kind]
     edges = {low, high, 0, *(sign * (2**bits) + d for bits in range(64) for sign in (1, -1) for d in (-1, 0, 1))}
     for value in edges:
@@ -77,7 +77,7 @@ def test_the_widest_varlong_has_ten_bytes() -> None:
 
 @each_kind
 @given(data=st.data())
-def test_a_buffer_that_ends_inside_is_refused(kind: str, data: st.DataObject) -> None:
+def test_a_buffer_that_ends_inside_a_number_is_rejected(kind: str, data: st.DataObject) -> None:
     read, write, low, high, _ = KINDS[kind]
     encoded = write(data.draw(st.integers(low, high)))
     for cut in range(len(encoded)):
@@ -86,13 +86,13 @@ def test_a_buffer_that_ends_inside_is_refused(kind: str, data: st.DataObject) ->
 
 
 @each_kind
-def test_a_start_beyond_the_end_is_refused(kind: str) -> None:
+def test_a_start_beyond_the_end_is_rejected(kind: str) -> None:
     with pytest.raises(ProtocolError, match="at byte 7"):
         KINDS[kind][0](b"\x00", 7)
 
 
 @each_kind
-def test_an_endless_varint_is_refused(kind: str) -> None:
+def test_an_endless_varint_is_rejected(kind: str) -> None:
     read, _, _, _, longest = KINDS[kind]
     with pytest.raises(ProtocolError, match=f"more than {longest} bytes"):
         read(b"\x80" * 1000, 0)
@@ -101,7 +101,7 @@ def test_an_endless_varint_is_refused(kind: str) -> None:
 
 
 @each_kind
-def test_bits_beyond_the_width_are_refused(kind: str) -> None:
+def test_bits_beyond_the_width_are_rejected(kind: str) -> None:
     read, _, _, _, longest = KINDS[kind]
     with pytest.raises(ProtocolError, match="does not fit"):
         read(b"\xff" * (longest - 1) + b"\x7f", 0)
@@ -141,5 +141,5 @@ def test_any_bytes_give_a_value_in_range_or_a_protocol_error(junk: bytes) -> Non
         (ProtocolError("short", position=61, within="a batch"), "short at byte 61 of a batch"),
     ],
 )
-def test_an_error_says_what_and_where(error: ProtocolError, text: str) -> None:
+def test_an_error_names_the_problem_and_the_position(error: ProtocolError, text: str) -> None:
     assert str(error) == text

@@ -1,4 +1,4 @@
-"""A node that can be spoken to in all four ways, and the settings of clients for each.
+"""A node with a listener for each security protocol, and the settings of their clients.
 
 Its listeners: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, and BRIEF, which is SASL_PLAINTEXT with short sessions.
 """
@@ -19,19 +19,19 @@ SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 SECURED = ("SSL", "SASL_PLAINTEXT", "SASL_SSL", "BRIEF")
 SASL = ("SASL_PLAINTEXT", "SASL_SSL", "BRIEF")
 BRIEF_MS = 2_000
-"""Whoever comes again within a second is refused, by Kafka as by the KIP."""
+"""Kafka rejects a re-authentication within one second, as the KIP says."""
 _PACKAGE = "org.apache.kafka.common.security"
 _quoted = str.maketrans({'"': '\\"', "\\": "\\\\"})
 
 
 def login(module: str, **options: str) -> str:
-    """A text of `sasl.jaas.config`."""
+    """Return a text for `sasl.jaas.config`."""
     pairs = "".join(f' {name}="{value.translate(_quoted)}"' for name, value in options.items())
     return f"{_PACKAGE}.{module} required{pairs};"
 
 
 def login_of(mechanism: str, user: str, password: str | None = None) -> str:
-    """That of a client."""
+    """Return the `sasl.jaas.config` of a client."""
     if mechanism == "OAUTHBEARER":
         return login("oauthbearer.OAuthBearerLoginModule", unsecuredLoginStringClaim_sub=user)
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
@@ -51,7 +51,7 @@ def _server_logins() -> dict[str, str]:
 
 
 def server_settings(authority: Authority) -> dict[str, str]:
-    """The settings of such a node, but for addresses and folders."""
+    """Return the settings of the node without addresses and folders."""
     server = authority.sign("CN=server,O=shop", "127.0.0.1")
     protocols = {name: "SASL_PLAINTEXT" if name == "BRIEF" else name for name in ("PLAINTEXT", *SECURED)}
     return {
@@ -76,7 +76,7 @@ def server_settings(authority: Authority) -> dict[str, str]:
 
 
 def scram_arguments() -> list[str]:
-    """What the node is formatted with: `--add-scram` takes no commas in passwords, so only bob is there."""
+    """Return the format options. `--add-scram` does not allow commas in passwords, so bob is the only user."""
     return [
         argument
         for mechanism in SCRAM
@@ -85,14 +85,14 @@ def scram_arguments() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Secured:
-    """A running node, and how clients get to it."""
+class SecuredNode:
+    """A running node, with its addresses and client settings."""
 
     addresses: Mapping[str, str]
     authority: Authority
 
     def client(self, listener: str, mechanism: str = "PLAIN", user: str = "bob", **more: str) -> dict[str, str]:
-        """The settings of a client of a listener; two underscores stand for a dot."""
+        """Return the settings of a client of a listener. Two underscores stand for a dot."""
         given = {"bootstrap.servers": self.addresses[listener], "security.protocol": _protocol(listener)}
         if listener.endswith("SSL"):
             given |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.authority.trusted)}
@@ -106,11 +106,11 @@ def _protocol(listener: str) -> str:
 
 
 @contextmanager
-def secured(kind: str, folder: Path) -> Iterator[Secured]:
-    """Such a node of Apache Kafka or of Ottla."""
+def secured_node(kind: str, folder: Path) -> Iterator[SecuredNode]:
+    """Run such a node of Apache Kafka or of Ottla."""
     authority = Authority(folder)
     settings = {**SETTINGS, **server_settings(authority)}
     node: KafkaNode | OttlaNode = (KafkaNode if kind == "kafka" else OttlaNode)(folder, settings, SECURED)
     node.format(*scram_arguments())
     with node.running():
-        yield Secured({name: f"127.0.0.1:{port}" for name, port in node.ports.items()}, authority)
+        yield SecuredNode({name: f"127.0.0.1:{port}" for name, port in node.ports.items()}, authority)
