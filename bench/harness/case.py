@@ -21,12 +21,31 @@ from pathlib import Path
 from bench.harness import measure, securing
 from bench.harness.figures import Figures
 from bench.harness.systems import Cluster, System
+from ottla.protocol.messages.apis import ApiKey
 
-GROUPS = frozenset({8, 9, 10, 11, 12, 13, 14})
+GROUPS = frozenset(
+    {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+    }
+)
 """Commits, FindCoordinator and the classic group protocol."""
-CONSUMER_GROUPS = GROUPS | {68}
-SHARE_GROUPS = frozenset({76, 78, 79})
-TRANSACTIONS = frozenset({22, 24, 25, 26, 28})
+CONSUMER_GROUPS = GROUPS | {ApiKey.CONSUMER_GROUP_HEARTBEAT}
+SHARE_GROUPS = frozenset({ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
+TRANSACTIONS = frozenset(
+    {
+        ApiKey.INIT_PRODUCER_ID,
+        ApiKey.ADD_PARTITIONS_TO_TXN,
+        ApiKey.ADD_OFFSETS_TO_TXN,
+        ApiKey.END_TXN,
+        ApiKey.TXN_OFFSET_COMMIT,
+    }
+)
 MODULES = (
     *("produce", "consume", "latency", "mixed", "start", "topics", "groups", "transactions"),
     *("tls", "spark", "cluster", "controller", "idle", "growth"),
