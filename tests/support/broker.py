@@ -197,7 +197,7 @@ class Broker:
             new_member_id=lambda: "an-id",
             random=Random(1),
             supported_features=SUPPORTED,
-            served=advertised_apis(BROKER_ENDPOINTS),
+            advertised=advertised_apis(BROKER_ENDPOINTS),
             space_of=lambda _: DiskSpace(1000, 400),
             ask_controller=self._ask_controller,
             decide=lambda _, request: self._ask_controller(request),

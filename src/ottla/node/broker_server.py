@@ -225,7 +225,7 @@ class BrokerServer:
             supported_features=settings.supported_features,
             fetch_max_bytes=settings.fetch_max_bytes,
             max_described_partitions=settings.number("max.request.partition.size.limit"),
-            served=advertised_apis(BROKER_ENDPOINTS, with_telemetry=pushed.is_open),
+            advertised=advertised_apis(BROKER_ENDPOINTS, with_telemetry=pushed.is_open),
             pushed=pushed,
             ask_controller=controller.ask,
             decide=controller.forward,

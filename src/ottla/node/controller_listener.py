@@ -36,7 +36,7 @@ def controller_dispatch(
         supported_features=supported_features(unstable=settings.flag("unstable.api.versions.enable")),
         kraft_version=access.kraft_version,
         leader_id=access.leader_id,
-        served=advertised_apis(CONTROLLER_ENDPOINTS),
+        advertised=advertised_apis(CONTROLLER_ENDPOINTS),
         decide=access.decide,
         ask_quorum=access.ask_quorum,
         authorizer=authorizer,

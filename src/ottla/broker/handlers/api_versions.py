@@ -65,7 +65,7 @@ def api_versions(call: Call[BrokerNode], request: ApiVersionsRequest) -> ApiVers
 def _served(node: BrokerNode) -> Iterator[ApiVersion]:
     """Return the versions of each API; of forwarded APIs, only the versions that the controller serves too."""
     controller_versions = node.controller_versions()
-    for api in node.served:
+    for api in node.advertised:
         least = 0 if api.key == ApiKey.PRODUCE else api.oldest
         most = api.latest if node.unstable_versions and api.key != ApiKey.API_VERSIONS else api.latest_stable
         if api.forwardable and controller_versions is not None:

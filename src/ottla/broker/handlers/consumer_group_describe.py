@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ottla.broker.authorization.group_guards import guard_consumer_group_describe
 from ottla.broker.handlers.consumer_group_heartbeat import has_consumer_groups
-from ottla.broker.handlers.group_describing import Describe, describes_groups
+from ottla.broker.handlers.group_descriptions import Describe, describes_groups
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call
 from ottla.broker.requests.group_context import context_of

@@ -20,8 +20,8 @@ from typing import Any, cast
 
 from ottla.broker.authorization.access_checks import ask_authorizer
 from ottla.broker.authorization.actions import Authorizer, Unanswered
-from ottla.broker.handlers.fetch_access import check_readable, unreadable
-from ottla.broker.handlers.hints import endpoints_of, leader_of
+from ottla.broker.handlers.fetch_authorization import check_readable, unreadable
+from ottla.broker.handlers.leader_hints import endpoints_of, leader_of
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, Call, Later
 from ottla.broker.requests.endpoint import endpoint

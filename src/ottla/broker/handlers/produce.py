@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Generator, Mapping
 
 from ottla.broker.authorization.data_guards import guard_produce, has_transactional_records
-from ottla.broker.handlers.hints import endpoints_of, leader_of
+from ottla.broker.handlers.leader_hints import endpoints_of, leader_of
 from ottla.broker.handlers.verification import Verification, completed_verification, verification_of
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, NOTHING, Call, CloseConnection, Later, Nothing

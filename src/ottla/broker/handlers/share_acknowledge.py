@@ -12,7 +12,7 @@ from typing import Any, Final
 from ottla.broker.authorization.access_checks import filter_allowed, run_when_decided
 from ottla.broker.authorization.actions import Operation, ResourceType
 from ottla.broker.authorization.guards import of_group
-from ottla.broker.handlers.hints import endpoints_of, leader_of
+from ottla.broker.handlers.leader_hints import endpoints_of, leader_of
 from ottla.broker.handlers.share_group_heartbeat import check_enabled
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import LATER, Call, Later

@@ -11,7 +11,7 @@ from typing import Final
 from ottla.broker.authorization.access_checks import run_when_decided
 from ottla.broker.authorization.actions import Operation as AclOperation
 from ottla.broker.authorization.guards import of_group
-from ottla.broker.handlers.hints import endpoints_of, leader_of
+from ottla.broker.handlers.leader_hints import endpoints_of, leader_of
 from ottla.broker.handlers.share_acknowledge import (
     FIRST_WITH_RENEWAL,
     MOVED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.broker.authorization.streams_guards import guard_streams_group_describe
-from ottla.broker.handlers.group_describing import Describe, describes_groups
+from ottla.broker.handlers.group_descriptions import Describe, describes_groups
 from ottla.broker.handlers.streams_group_heartbeat import check_enabled
 from ottla.broker.requests.broker_node import BrokerNode
 from ottla.broker.requests.call import Call

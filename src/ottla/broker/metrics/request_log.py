@@ -104,8 +104,8 @@ class RequestLog:
 
 def _log_requests(route: Watchable) -> None:
     """Make log entries the notes of a route's requests."""
-    route.pick = _pick(route.meter, route.pick)
-    route.look = _look(route.look, route.version)
+    route.pick_meter = _pick(route.meter, route.pick_meter)
+    route.observe_response = _look(route.observe_response, route.version)
 
 
 def _pick(meter: Meter, pick: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], LogEntry]:

@@ -81,8 +81,8 @@ class Watchable(Protocol):
     api: Api
     version: int
     meter: Any
-    pick: Callable[[Any, Any], Any] | None
-    look: ResponseObserver | None
+    pick_meter: Callable[[Any, Any], Any] | None
+    observe_response: ResponseObserver | None
 
 
 class Meter:
@@ -233,20 +233,20 @@ class RequestMeters:
 
     def _attach_meters(self, route: Watchable) -> None:
         api, version = route.api, route.version
-        route.look = self.looks.get(api.key) or compile_error_search(api.response)
+        route.observe_response = self.looks.get(api.key) or compile_error_search(api.response)
         if api.key is ApiKey.FETCH:
             consumer, follower = self.meter(api, FETCH_CONSUMER, version), self.meter(api, FETCH_FOLLOWER, version)
             route.meter = consumer
-            route.pick = _by_replica(consumer, follower, version)
+            route.pick_meter = _by_replica(consumer, follower, version)
         elif api.key is ApiKey.ADD_PARTITIONS_TO_TXN and version >= _ADD_PARTITIONS_TO_TXN_BETWEEN_BROKERS:
             adding = route.meter = self.meter(api, api.name, version)
-            route.pick = _by_purpose(adding, self.meter(api, VERIFY_PARTITIONS_IN_TXN, version))
+            route.pick_meter = _by_purpose(adding, self.meter(api, VERIFY_PARTITIONS_IN_TXN, version))
         elif api.key is ApiKey.LIST_CONFIG_RESOURCES and version == 0:
             route.meter = self.meter(api, LIST_CLIENT_METRICS_RESOURCES, version)
-            route.pick = None
+            route.pick_meter = None
         else:
             route.meter = self.meter(api, api.name, version)
-            route.pick = None
+            route.pick_meter = None
         if self._wrap is not None:
             self._wrap(route)
 

@@ -71,7 +71,7 @@ class BrokerNode:
     """Returns the random part of a classic group member's id."""
     random: Random
     supported_features: Mapping[str, tuple[int, int]]
-    served: Sequence[Api] = ()
+    advertised: Sequence[Api] = ()
     """The APIs that ApiVersions advertises."""
     unstable_versions: bool = False
     levels_changed: Callable[[], None] = lambda: None

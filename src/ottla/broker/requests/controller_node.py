@@ -27,7 +27,7 @@ class ControllerNode:
     """Returns the id of the active controller; -1 while there is none."""
     authorizer: Authorizer | None = None
     """Decides what clients and other nodes may do; None if they may do everything."""
-    served: Sequence[Api] = ()
+    advertised: Sequence[Api] = ()
     """The APIs that ApiVersions advertises."""
     unstable_versions: bool = False
     levels_changed: Callable[[], None] = lambda: None

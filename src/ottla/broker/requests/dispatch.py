@@ -68,9 +68,9 @@ class Route:
         "handler",
         "has_flexible_header",
         "has_flexible_response",
-        "look",
         "meter",
-        "pick",
+        "observe_response",
+        "pick_meter",
         "read",
         "version",
         "write",
@@ -89,9 +89,9 @@ class Route:
         self.guard: Guard | None = None
         """Authorizes a request; None if every client may send it."""
         self.meter: Any = None
-        """Counts the requests, unless `pick` chooses another meter for one of them."""
-        self.pick: Callable[[Any, Any], Any] | None = None
-        self.look: Callable[[Any, Any], None] | None = None
+        """Counts the requests, unless `pick_meter` chooses another meter for one of them."""
+        self.pick_meter: Callable[[Any, Any], Any] | None = None
+        self.observe_response: Callable[[Any, Any], None] | None = None
         """Called with the meter of a request and its response, before the response is encoded."""
 
 
@@ -142,7 +142,7 @@ class Dispatch(Generic[N]):
         frame = exchange.frame
         assert frame is not None
         try:
-            call, request = self._open(frame, exchange, client)
+            call, request = self._decode(frame, exchange, client)
         except ProtocolError as error:
             logger.warning("%s sent a malformed request on listener %s: %s", client.address, client.listener, error)
             exchange.refuse(f"it sent a malformed request: {error}")
@@ -154,7 +154,7 @@ class Dispatch(Generic[N]):
             call.answers = answers
         route = call.route
         try:
-            exchange.note = route.meter if route.pick is None else route.pick(call, request)
+            exchange.note = route.meter if route.pick_meter is None else route.pick_meter(call, request)
             if self.throttling is not None:
                 self.throttling.before(call, request)
             if route.guard is not None:
@@ -163,14 +163,14 @@ class Dispatch(Generic[N]):
         except Exception as error:  # noqa: BLE001 (any failure is answered, and the node goes on)
             if isinstance(error, Unanswered):
                 exchange.keep()
-                self._spawn(self._ask(call, error))
+                self._spawn(self._wait_for_authorizer(call, error))
             else:
                 self.finish_failed(call, error)
         else:
             if result is LATER:
                 pass
             elif type(result) is CoroutineType:
-                self._spawn(self._follow(call, result))
+                self._spawn(self._await_response(call, result))
             else:
                 self.finish(call, result)
         self._after()
@@ -180,14 +180,14 @@ class Dispatch(Generic[N]):
         frame = exchange.frame
         assert frame is not None
         try:
-            call, _ = self._open(frame, exchange, client)
+            call, _ = self._decode(frame, exchange, client)
         except (ProtocolError, CloseConnection) as reason:
             exchange.refuse(str(reason))
             return
         exchange.note = call.route.meter
         self.finish_failed(call, error)
 
-    def _open(self, frame: memoryview, exchange: Exchange, client: Client) -> tuple[Call[N], Any]:
+    def _decode(self, frame: memoryview, exchange: Exchange, client: Client) -> tuple[Call[N], Any]:
         """Decode the header and the body of a request."""
         if len(frame) < _HEAD_BYTES:
             raise ProtocolError(f"{len(frame)} bytes are shorter than a request header")
@@ -204,7 +204,7 @@ class Dispatch(Generic[N]):
             pos += size
             client_id = self._client_ids.get(raw)
             if client_id is None:
-                client_id = self._remember(raw)
+                client_id = self._remember_client_id(raw)
         if route.has_flexible_header:
             if pos < len(frame) and not frame[pos]:
                 pos += 1
@@ -221,18 +221,18 @@ class Dispatch(Generic[N]):
 
     def _route(self, key: int, version: int) -> Route:
         if self.serves(key, version):
-            route = self._routes[key << 16 | version] = self._make(self.endpoints[ApiKey(key)], version)
+            route = self._routes[key << 16 | version] = self._new_route(self.endpoints[ApiKey(key)], version)
             return route
         if key == ApiKey.API_VERSIONS and ApiKey.API_VERSIONS in self.endpoints:
             if self._refused is None:
-                self._refused = self._make(_REFUSED_API_VERSIONS, 0)
+                self._refused = self._new_route(_REFUSED_API_VERSIONS, 0)
             return self._refused
         api = BY_KEY.get(key)
         name = f"{api.name} v{version}" if api else f"API {key} v{version}"
         logger.warning("a client sent %s, which this listener does not serve", name)
         raise CloseConnection(f"this listener does not serve {name}")
 
-    def _make(self, endpoint: Endpoint, version: int) -> Route:
+    def _new_route(self, endpoint: Endpoint, version: int) -> Route:
         route = Route(endpoint, version)
         if self._has_guards:
             route.guard = endpoint.guard
@@ -240,14 +240,14 @@ class Dispatch(Generic[N]):
             self._watch(route)
         return route
 
-    def _remember(self, raw: bytes) -> str:
+    def _remember_client_id(self, raw: bytes) -> str:
         client_id = raw.decode(errors="replace")  # a malformed client id does not close the connection
         if len(self._client_ids) >= 10_000:
             self._client_ids.clear()
         self._client_ids[raw] = client_id
         return client_id
 
-    async def _ask(self, call: Call[N], question: Unanswered) -> None:
+    async def _wait_for_authorizer(self, call: Call[N], question: Unanswered) -> None:
         """Wait for the authorizer, and handle the request again from its bytes, because a guard may have changed it."""
         try:
             call.learn(await question.answers())
@@ -260,7 +260,7 @@ class Dispatch(Generic[N]):
         else:
             self.handle(call.exchange, call.client, call.answers)
 
-    async def _follow(self, call: Call[N], result: Awaitable[Any]) -> None:
+    async def _await_response(self, call: Call[N], result: Awaitable[Any]) -> None:
         try:
             response = await result
         except asyncio.CancelledError:
@@ -290,7 +290,7 @@ class Dispatch(Generic[N]):
                 call.exchange.refuse(f"{call.route.api.name} failed, and no answer is expected: {error}")
                 return
         except Exception as defect:  # noqa: BLE001 (as above)
-            self._give_up(call, defect)
+            self._answer_defect(call, defect)
         else:
             self.finish(call, response, error)
 
@@ -316,8 +316,8 @@ class Dispatch(Generic[N]):
                 call.exchange.refuse(str(response))
                 return
             route = call.route
-            if route.look is not None:
-                route.look(call.exchange.note, response)
+            if route.observe_response is not None:
+                route.observe_response(call.exchange.note, response)
             chunks: list[Chunk] = [b""]
             route.write(response, chunks.append)
             size = sum(map(len, chunks))
@@ -331,9 +331,9 @@ class Dispatch(Generic[N]):
                 chunks[0] = head
             call.exchange.reply(chunks, mute_ms=throttle_ms)
         except Exception as defect:  # noqa: BLE001 (as above)
-            self._give_up(call, defect)
+            self._answer_defect(call, defect)
 
-    def _give_up(self, call: Call[N], defect: Exception) -> None:
+    def _answer_defect(self, call: Call[N], defect: Exception) -> None:
         """Answer UNKNOWN_SERVER_ERROR or close the connection, because a defect kept the answer from being sent."""
         route, exchange = call.route, call.exchange
         logger.error(

@@ -19,7 +19,9 @@ def told(controller: dict[int, tuple[int, int]] | None) -> dict[int, tuple[int, 
         kraft_version=lambda: 0,
         unstable_versions=False,
         supported_features={},
-        served=[BY_KEY[key] for key in (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS)],
+        advertised=[
+            BY_KEY[key] for key in (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS)
+        ],
         controller_versions=lambda: controller,
     )
     call: Any = SimpleNamespace(node=node, version=0, client=SimpleNamespace())

@@ -118,11 +118,11 @@ def set_nothing(service: Service, route: Route) -> None:
 
 
 def set_look(service: Service, route: Route) -> None:
-    route.look = fail
+    route.observe_response = fail
 
 
 def set_pick(service: Service, route: Route) -> None:
-    route.pick = fail
+    route.pick_meter = fail
 
 
 def set_guard(service: Service, route: Route) -> None:
@@ -142,7 +142,7 @@ def set_meter(service: Service, route: Route) -> None:
         record = failed = staticmethod(fail)
 
     route.meter = Broken()
-    route.look = lambda note, response: note.failed({1})
+    route.observe_response = lambda note, response: note.failed({1})
 
 
 def set_before(service: Service, route: Route) -> None:

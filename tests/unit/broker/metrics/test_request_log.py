@@ -104,12 +104,12 @@ def test_a_log_that_is_switched_off_leaves_no_hook() -> None:
             log = RequestLog(service.meters)
             await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
             (route,) = service.routes
-            before = route.pick, route.look, route.meter
-            assert route.pick is None
+            before = route.pick_meter, route.observe_response, route.meter
+            assert route.pick_meter is None
             log.switch(on=True)
-            assert route.pick is not None
+            assert route.pick_meter is not None
             log.switch(on=False)
-            assert (route.pick, route.meter) == (before[0], before[2])
+            assert (route.pick_meter, route.meter) == (before[0], before[2])
 
     run(test)
 
