@@ -1,4 +1,4 @@
-"""A node from start to stop, as one would type it: a topic, some records written and read back, the log looked at."""
+"""A node from start to stop, by the command line: create a topic, write and read records, and dump the log."""
 
 import contextlib
 import shlex
@@ -21,12 +21,12 @@ def main() -> None:
         try:
             assert node.stdout is not None
             print(node.stdout.readline())
-            at = ["-b", f"127.0.0.1:{port}"]
-            run("topic", "create", "orders", "--partitions", "3", *at)
+            server = ["-b", f"127.0.0.1:{port}"]
+            run("topic", "create", "orders", "--partitions", "3", *server)
             lines = "".join(f"customer-{number % 5}:order {number}\n" for number in range(10))
-            run("produce", "orders", "--key-separator", ":", *at, typed=lines)
-            run("consume", "orders", "--from", "beginning", *at)
-            run("topic", "describe", "orders", *at)
+            run("produce", "orders", "--key-separator", ":", *server, typed=lines)
+            run("consume", "orders", "--from", "beginning", *server)
+            run("topic", "describe", "orders", *server)
         finally:
             node.terminate()
             node.wait(20)
@@ -35,17 +35,17 @@ def main() -> None:
 
 
 def run(*arguments: str, typed: str = "") -> None:
-    """Run a command and show it with what it says."""
+    """Run a command, and print it with its output."""
     print("$ ottla", shlex.join(arguments), flush=True)
     subprocess.run([*OTTLA, *arguments], input=typed, text=True, check=True, timeout=60)
     print(flush=True)
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on at the moment, each another."""
+    """Return different ports that are free."""
     with contextlib.ExitStack() as opened:
         sockets = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in sockets]
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The main job, from nothing to checked results: a cluster, orders, the pipeline, and what goes wrong on the way.
+"""The main job, from an empty folder to checked results: a cluster, orders, a pipeline, and failures on the way.
 
-Three nodes run on this machine. Orders are produced, a few of them bad, while the pipeline reads: orders as they came,
-those that are sound and dead letters, totals, and alerts in a topic. A broker is killed meanwhile, and a Spark task.
-Then the topic becomes an Iceberg table, which DuckDB reads. In the end everything is counted: what was sent is there,
-once, and nothing is left to be read. A page tells the story in plots.
+Three nodes run on this machine. The example produces orders, some of them bad, while the pipeline reads them into
+tables of all records, valid orders, dead letters and totals, and sends alerts to a topic. Meanwhile it kills a broker
+and a Spark task. Then it turns the topic into an Iceberg table, which DuckDB reads. At the end it counts everything:
+each order must be there once, and the lag must be zero. An HTML page shows the course in plots.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ from main_job_page import Story, write_page
 HERE = Path(__file__).parent
 ROOT = HERE.parent / "build" / "demo"
 FIRST, SECOND = 30_000, 20_000
-DEAR = 950
+EXPENSIVE_PRICE = 950
 OTTLA = (sys.executable, "-m", "ottla")
 
 
 class Orders(NamedTuple):
-    """How many orders of each kind were sent."""
+    """The number of orders of each kind that were sent."""
 
     sent: int
-    unreadable: int
+    malformed: int
     unpriced: int
-    dear: int
+    expensive: int
 
     def plus(self, other: "Orders") -> "Orders":
-        return Orders(*(mine + its for mine, its in zip(self, other, strict=True)))
+        return Orders(*(left + right for left, right in zip(self, other, strict=True)))
 
 
 def main() -> None:
@@ -56,12 +56,12 @@ def main() -> None:
     shutil.copytree(HERE / "shop", project)
     (ROOT / "trap").touch()
     try:
-        story.tell("three nodes start")
+        story.show("starting three nodes")
         cluster.prepare()
         cluster.start()
         wait_until(lambda: all(node.is_ready for node in cluster.nodes), "the nodes are ready")
         asyncio.run(create_topics(cluster.servers))
-        story.tell(f"cluster at {cluster.servers}; topics orders and alerts")
+        story.show(f"cluster at {cluster.servers}; topics orders and alerts")
         run_all(story, cluster, project)
         tables = count_tables(project)
         stop_spark(project)
@@ -71,29 +71,29 @@ def main() -> None:
         cluster.stop()
         cluster.kill()
     page = write_page(story, ROOT / "summary.html")
-    print(f"\n{time.monotonic() - began_s:.0f} s in all. Plots and figures: {page}")
+    print(f"\nTotal time: {time.monotonic() - began_s:.0f} s. Plots and figures: {page}")
     if problems:
         raise SystemExit("\n".join(problems))
     print_next(project)
 
 
 def run_all(story: "Story", cluster: LocalCluster, project: Path) -> None:
-    """Two runs: a cold one through all trouble, and a warm one."""
+    """Run the pipeline twice: a cold run through all failures, and a warm one."""
     environment = {**os.environ, "BOOTSTRAP_SERVERS": cluster.servers, "KILL_A_TASK": str(ROOT / "trap")}
     sender = Sender(cluster.servers, FIRST)
     sender.start()
     victim = cluster.nodes[1]
 
-    def trouble(event: dict[str, Any]) -> None:
+    def kill_broker(event: dict[str, Any]) -> None:
         if event["event"] == "flow" and event["state"] == "running" and victim.exit_code() is None and not story.marks:
             assert victim.process is not None
             victim.process.kill()
             victim.process.wait()
             story.mark("broker 2 killed")
 
-    run_pipeline(story, project, environment, trouble)
+    run_pipeline(story, project, environment, kill_broker)
     assert not (ROOT / "trap").exists(), "no task was killed"
-    story.mark("a Spark task was killed, and tried again")
+    story.mark("a Spark task was killed and retried")
     story.orders = sender.finish()
     victim.start()
     wait_until(lambda: victim.is_ready, "node 2 is back")
@@ -101,19 +101,19 @@ def run_all(story: "Story", cluster: LocalCluster, project: Path) -> None:
     more = Sender(cluster.servers, SECOND, first=FIRST)
     more.start()
     story.orders = story.orders.plus(more.finish())
-    story.tell(f"{story.orders.sent:,} orders sent; a warm run takes up the rest")
+    story.show(f"{story.orders.sent:,} orders sent; a warm run reads the rest")
     story.warm_s = run_pipeline(story, project, environment, lambda event: None)
 
 
 def run_pipeline(story: "Story", project: Path, environment: dict[str, str], watch: Any) -> float:
-    """`ottla pipeline run`, with its events; how long it took, in seconds."""
+    """Run `ottla pipeline run` and process its events; return its duration in seconds."""
     began_s = time.monotonic()
     command = [*OTTLA, "pipeline", "run", str(project), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         for line in process.stdout:
             event = json.loads(line)
-            story.take(event)
+            story.add_event(event)
             watch(event)
     if process.returncode:
         raise SystemExit("the pipeline failed")
@@ -121,7 +121,7 @@ def run_pipeline(story: "Story", project: Path, environment: dict[str, str], wat
 
 
 class Sender(threading.Thread):
-    """Sends orders in the background: one in 500 is no JSON, one in 300 has no price."""
+    """Sends orders in the background: one in 500 is not JSON, one in 300 has no price."""
 
     def __init__(self, servers: str, count: int, *, first: int = 0) -> None:
         super().__init__()
@@ -133,7 +133,7 @@ class Sender(threading.Thread):
     def run(self) -> None:
         try:
             asyncio.run(self._send())
-        except BaseException as error:  # noqa: BLE001 (told by `finish`)
+        except BaseException as error:  # noqa: BLE001 (`finish` raises it)
             self._error = error
 
     def finish(self) -> Orders:
@@ -149,15 +149,15 @@ class Sender(threading.Thread):
             for number in self._numbers:
                 price = round(chance.uniform(1, 1000), 2)
                 order = {"id": number, "customer": f"customer-{number % 40}", "price": price}
-                unreadable, unpriced = number % 500 == 7, number % 300 == 11
+                malformed, unpriced = number % 500 == 7, number % 300 == 11
                 if unpriced:
                     del order["price"]
-                value = b"{ no order" if unreadable else json.dumps(order).encode()
-                dear = price > DEAR and not unreadable and not unpriced
-                self._orders = self._orders.plus(Orders(1, unreadable, unpriced and not unreadable, dear))
+                value = b"{ no order" if malformed else json.dumps(order).encode()
+                expensive = price > EXPENSIVE_PRICE and not malformed and not unpriced
+                self._orders = self._orders.plus(Orders(1, malformed, unpriced and not malformed, expensive))
                 deliveries.append(await producer.send("orders", value, key=str(order["customer"]).encode()))
                 if number % 500 == 0:
-                    await asyncio.sleep(0.05)  # so that the pipeline has something to wait for
+                    await asyncio.sleep(0.05)  # so that the pipeline has to wait for records
         for delivery in deliveries:
             await delivery
 
@@ -167,43 +167,43 @@ def stop_spark(project: Path) -> None:
 
 
 def make_table(story: "Story", servers: str) -> dict[str, int]:
-    """The topic as an Iceberg table, as DuckDB counts it: without Ottla, and without Spark."""
+    """Turn the topic into an Iceberg table, and count its rows by DuckDB, without Ottla or Spark."""
     import duckdb
     from pyiceberg.catalog import load_catalog
 
     home = ROOT / "tables"
-    story.tell("topic orders becomes an Iceberg table")
+    story.show("turning topic orders into an Iceberg table")
     for words in (["create", "orders", "--topic", "orders", "-b", servers], ["run", "orders", "--once"]):
         command = [*OTTLA, "table", *words, "--home", str(home)]
-        # A session behind a Connect server, as the one of `count_tables`, leaves its mark in the environment.
+        # The Connect session of `count_tables` has set SPARK_ variables, which would affect the command.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
         subprocess.run(command, check=True, timeout=300, env=environment)
     catalog = load_catalog("ottla", type="sql", uri=f"sqlite:///{home / 'catalog.db'}")
     with duckdb.connect() as connection:
         connection.register("orders", catalog.load_table("default.orders").scan().to_arrow())
         connection.register("letters", catalog.load_table("default.orders_dead_letters").scan().to_arrow())
-        found = connection.execute("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM letters)").fetchone()
+        counts = connection.execute("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM letters)").fetchone()
         top = connection.execute(
             "SELECT customer, sum(price) FROM orders GROUP BY 1 ORDER BY 2 DESC LIMIT 1"
         ).fetchone()
-    assert found is not None, "a count is one row"
+    assert counts is not None, "a count is one row"
     assert top is not None, "there are orders"
-    story.tell(f"DuckDB reads {found[0]:,} rows; {top[0]} has spent most: {top[1]:,.2f}")
-    return {"iceberg": int(found[0]), "iceberg dead letters": int(found[1])}
+    story.show(f"DuckDB reads {counts[0]:,} rows; {top[0]} has spent most: {top[1]:,.2f}")
+    return {"iceberg": int(counts[0]), "iceberg dead letters": int(counts[1])}
 
 
 def count_tables(project: Path) -> dict[str, int]:
-    """What the pipeline's tables hold, asked of the Spark that is still warm."""
+    """Count the rows of the pipeline's tables, by its Spark server, which is still running."""
     from pyspark.sql import SparkSession
 
     from ottla.spark.pipelines.project import find_project
     from ottla.spark.pipelines.server import ServerHome
 
     server = ServerHome(find_project(project)).find()
-    assert server is not None, "Spark is warm"
+    assert server is not None, "the server runs between runs"
     session = SparkSession.builder.remote(server.address).create()
     try:
-        tables = {name: session.table(name).count() for name in ("bronze", "parsed", "dead_letters", "unreadable")}
+        tables = {name: session.table(name).count() for name in ("bronze", "parsed", "dead_letters", "malformed")}
         tables["totals"] = int(session.sql("SELECT sum(orders) FROM totals").collect()[0][0])
         tables["each once"] = session.table("parsed").select("id").distinct().count()
     finally:
@@ -212,32 +212,32 @@ def count_tables(project: Path) -> dict[str, int]:
 
 
 def check(story: "Story", cluster: LocalCluster, tables: dict[str, int]) -> list[str]:
-    """Hold what is there against what was sent; what does not add up."""
+    """Compare the counts with the orders that were sent; return the differences."""
     sent = story.orders
     alerts = count_records(cluster.servers, "alerts")
     expected = {
         "bronze": (tables["bronze"], sent.sent),
         "without a price": (tables["dead_letters"], sent.unpriced),
-        "unreadable": (tables["unreadable"], sent.unreadable),
-        "parsed": (tables["parsed"], sent.sent - sent.unreadable - sent.unpriced),
+        "malformed": (tables["malformed"], sent.malformed),
+        "parsed": (tables["parsed"], sent.sent - sent.malformed - sent.unpriced),
         "parsed, each once": (tables["each once"], tables["parsed"]),
         "orders in totals": (tables["totals"], tables["parsed"]),
-        "alerts in the topic": (alerts, sent.dear),
-        "rows of the Iceberg table": (tables["iceberg"], sent.sent - sent.unreadable),
-        "its dead letters": (tables["iceberg dead letters"], sent.unreadable),
+        "alerts in the topic": (alerts, sent.expensive),
+        "rows of the Iceberg table": (tables["iceberg"], sent.sent - sent.malformed),
+        "its dead letters": (tables["iceberg dead letters"], sent.malformed),
         "lag": (story.lag.get("bronze", -1), 0),
     }
     story.counts = expected
     print()
-    for name, (found, wanted) in expected.items():
+    for name, (count, wanted) in expected.items():
         print(
-            f"  {'✓' if found == wanted else '✗'} {name}: {found:,}" + ("" if found == wanted else f", not {wanted:,}")
+            f"  {'✓' if count == wanted else '✗'} {name}: {count:,}" + ("" if count == wanted else f", not {wanted:,}")
         )
-    return [f"{name}: {found:,} instead of {wanted:,}" for name, (found, wanted) in expected.items() if found != wanted]
+    return [f"{name}: {count:,} instead of {wanted:,}" for name, (count, wanted) in expected.items() if count != wanted]
 
 
 def count_records(servers: str, topic: str) -> int:
-    """What a consumer that reads only what is committed finds."""
+    """Count the committed records of a topic."""
     import pyarrow as pa
 
     from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
@@ -259,12 +259,12 @@ def wait_until(is_so: Any, what: str, patience_s: float = 60) -> None:
     deadline = time.monotonic() + patience_s
     while not is_so():
         if time.monotonic() > deadline:
-            raise SystemExit(f"not so after {patience_s:g} s: {what}")
+            raise SystemExit(f"after {patience_s:g} s, this is still not the case: {what}")
         time.sleep(0.05)
 
 
 def free_ports() -> int:
-    """The first of six ports in a row that nobody listens on."""
+    """Return the first of six consecutive free ports."""
     while True:
         first = random.SystemRandom().randrange(15_000, 32_000)
         try:
@@ -280,8 +280,8 @@ def print_next(project: Path) -> None:
     print(
         "\nWhat to try next:\n"
         f"  less {project}/transformations/orders.py     the whole pipeline\n"
-        "  ottla serve & ottla pipeline init mine        one of your own\n"
-        "  ottla pipeline run mine --continuous          and keep it up to date\n"
+        "  ottla serve & ottla pipeline init mine        a pipeline of your own\n"
+        "  ottla pipeline run mine --continuous          run it continuously\n"
         "  python examples/first_node.py                 a node from start to stop"
     )
 

@@ -1,4 +1,4 @@
-"""The story of the main job: told while it happens, and as a page with plots."""
+"""The course of the main job: lines on the terminal while it runs, and a page with plots at the end."""
 
 import html
 import time
@@ -10,7 +10,7 @@ WIDTH, HEIGHT, EDGE = 860, 300, 50
 
 
 class Story:
-    """What has happened so far."""
+    """Collects events and prints them."""
 
     def __init__(self) -> None:
         self._began_s = time.monotonic()
@@ -22,31 +22,31 @@ class Story:
         self.warm_s: float | None = None
         self.runs: list[tuple[float, float]] = []
 
-    def tell(self, words: str) -> None:
-        print(f"{self._now_s():6.1f} s  {words}", flush=True)
+    def show(self, text: str) -> None:
+        print(f"{self._now_s():6.1f} s  {text}", flush=True)
 
-    def mark(self, words: str) -> None:
-        """Something that the plots show."""
-        self.marks.append((self._now_s(), words))
-        self.tell(f"** {words}")
+    def mark(self, text: str) -> None:
+        """Add a mark to the plots."""
+        self.marks.append((self._now_s(), text))
+        self.show(f"** {text}")
 
-    def take(self, event: dict[str, Any]) -> None:
-        """An event of the pipeline."""
+    def add_event(self, event: dict[str, Any]) -> None:
+        """Add an event of the pipeline."""
         now_s, kind = self._now_s(), event["event"]
         if kind == "progress" and event["rows"]:
             flow = self.read.setdefault(event["flow"], [(now_s, 0)])
             flow.append((now_s, flow[-1][1] + event["rows"]))
-            unmet = sum(about["rows"] for about in event.get("unmet", {}).values())
-            aside = f", {unmet:,} not as expected" if unmet else ""
-            self.tell(f"{event['flow']}: {event['rows']:,} rows{aside}")
+            unmet = sum(counts["rows"] for counts in event.get("unmet", {}).values())
+            rejected = f", {unmet:,} do not meet an expectation" if unmet else ""
+            self.show(f"{event['flow']}: {event['rows']:,} rows{rejected}")
         elif kind == "flow" and event["state"] in ("running", "failed"):
-            self.tell(f"{event['flow']}: {event['state']}")
+            self.show(f"{event['flow']}: {event['state']}")
         elif kind == "lag":
             self.lag[event["flow"]] = event["lag"]
-            self.tell(f"{event['flow']}: lag {event['lag']}")
+            self.show(f"{event['flow']}: lag {event['lag']}")
         elif kind == "run finished":
             self.runs.append((now_s, event["seconds"]))
-            self.tell(f"run {event['outcome']} after {event['seconds']:g} s")
+            self.show(f"run {event['outcome']} after {event['seconds']:g} s")
 
     def _now_s(self) -> float:
         return time.monotonic() - self._began_s
@@ -54,9 +54,9 @@ class Story:
 
 def write_page(story: Story, path: Path) -> Path:
     rows = "".join(
-        f"<tr><td>{html.escape(name)}</td><td>{found:,}</td><td>{wanted:,}</td>"
-        f"<td>{'✓' if found == wanted else '✗'}</td></tr>"
-        for name, (found, wanted) in story.counts.items()
+        f"<tr><td>{html.escape(name)}</td><td>{count:,}</td><td>{wanted:,}</td>"
+        f"<td>{'✓' if count == wanted else '✗'}</td></tr>"
+        for name, (count, wanted) in story.counts.items()
     )
     marks = "".join(f"<li>{at_s:.1f} s: {html.escape(words)}</li>" for at_s, words in story.marks)
     warm = "" if story.warm_s is None else f"<p>The warm run took {story.warm_s:.1f} s, from command to command.</p>"
@@ -67,14 +67,14 @@ def write_page(story: Story, path: Path) -> Path:
         "<h1>The main job</h1>"
         f"<p>{story.orders.sent:,} orders through a cluster of three nodes and a pipeline on Spark.</p>"
         f"<h2>Rows read by each flow</h2>{_lines(story)}<ul>{marks}</ul>{warm}"
-        "<h2>What was sent, and what is there</h2>"
+        "<h2>Counts</h2>"
         f"<table><tr><th></th><th>found</th><th>expected</th><th></th></tr>{rows}</table>{_bars(story)}"
     )
     return path
 
 
 def _lines(story: Story) -> str:
-    """Rows over time, a line for each flow, with what went wrong as upright lines."""
+    """Plot rows over time, with a line for each flow and vertical lines for the failures."""
     points = [point for flow in story.read.values() for point in flow]
     last_s = max([at_s for at_s, _ in points] + [at_s for at_s, _ in story.marks] + [1.0])
     most = max([rows for _, rows in points] + [1])
@@ -102,15 +102,15 @@ def _lines(story: Story) -> str:
 
 
 def _bars(story: Story) -> str:
-    counts = {name: found for name, (found, _) in story.counts.items() if name != "lag"}
+    counts = {name: count for name, (count, _) in story.counts.items() if name != "lag"}
     most = max([*counts.values(), 1])
     parts = []
-    for number, (name, found) in enumerate(counts.items()):
-        y, length = 10 + 26 * number, found / most * (WIDTH - 330)
+    for number, (name, count) in enumerate(counts.items()):
+        y, length = 10 + 26 * number, count / most * (WIDTH - 330)
         parts.append(
             f"<rect x='170' y='{y}' width='{length:.0f}' height='18' fill='{COLOURS[number % len(COLOURS)]}'/>"
         )
-        parts += [_text(0, y + 14, name), _text(178 + length, y + 14, f"{found:,}")]
+        parts += [_text(0, y + 14, name), _text(178 + length, y + 14, f"{count:,}")]
     return _svg(parts, 20 + 26 * len(counts))
 
 

@@ -1,4 +1,4 @@
-"""What a produce request is on the wire: built, taken apart, and broken on purpose."""
+"""A produce request on the wire: encode it, decode it, and decode it with its end cut off."""
 
 from ottla.protocol.messages.apis import APIS
 from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData

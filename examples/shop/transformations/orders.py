@@ -1,4 +1,4 @@
-"""Orders: as they came, those that are sound, those that are not, and an alert for each that is dear."""
+"""Orders: all records, valid orders, malformed records, and an alert for each expensive order."""
 
 import contextlib
 import os
@@ -15,10 +15,10 @@ from ottla.spark.pipelines import expect, expect_or_dead_letter
 spark = SparkSession.active()
 SERVERS = os.environ["BOOTSTRAP_SERVERS"]
 TRAP = os.environ.get("KILL_A_TASK", "")
-DEAR = 950
+EXPENSIVE_PRICE = 950
 
 
-@dp.table(comment="every record, as it came: a value that is no order is in the column `bad`")
+@dp.table(comment="all records; values that are not orders are in the column `bad`")
 def bronze() -> DataFrame:
     return (
         spark.readStream.format("ottla")
@@ -35,7 +35,7 @@ def bronze() -> DataFrame:
 
 @pandas_udf("long")
 def past_the_trap(ids: pd.Series) -> pd.Series:
-    """What it is given. The first task that finds the trap is killed with its process; Spark tries it again."""
+    """Return the ids unchanged. The first task that finds the trap kills its process, and Spark retries it."""
     with contextlib.suppress(FileNotFoundError):
         if TRAP:
             Path(TRAP).unlink()
@@ -43,7 +43,7 @@ def past_the_trap(ids: pd.Series) -> pd.Series:
     return ids
 
 
-@dp.table(comment="orders that can be read and have a price")
+@dp.table(comment="valid orders with a price")
 @expect("has a customer", "customer is not null")
 @expect_or_dead_letter("has a price", "price > 0", table="dead_letters")
 def parsed() -> DataFrame:
@@ -51,15 +51,15 @@ def parsed() -> DataFrame:
     return orders.select(past_the_trap("id").alias("id"), "customer", "price", "partition", "offset")
 
 
-@dp.table(comment="records that are no orders, with what is wrong")
-def unreadable() -> DataFrame:
+@dp.table(comment="records that are not orders, with their errors")
+def malformed() -> DataFrame:
     return spark.readStream.table("bronze").where("bad is not null").select("partition", "offset", "bad.*")
 
 
 dp.create_sink("alerts", "ottla", {"kafka.bootstrap.servers": SERVERS, "topic": "alerts"})
 
 
-@dp.append_flow(target="alerts", name="dear_orders")
-def dear_orders() -> DataFrame:
-    dear = spark.readStream.table("parsed").where(col("price") > DEAR)
-    return dear.select(col("customer").alias("key"), to_json(struct("id", "customer", "price")).alias("value"))
+@dp.append_flow(target="alerts", name="expensive_orders")
+def expensive_orders() -> DataFrame:
+    expensive = spark.readStream.table("parsed").where(col("price") > EXPENSIVE_PRICE)
+    return expensive.select(col("customer").alias("key"), to_json(struct("id", "customer", "price")).alias("value"))

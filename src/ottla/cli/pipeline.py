@@ -117,13 +117,13 @@ def _run(arguments: argparse.Namespace) -> None:
     project = _project(arguments.folder, arguments.on)
     if arguments.full_refresh_all and (arguments.full_refresh or arguments.refresh):
         raise InvalidUsage("--full-refresh-all covers all datasets; remove --refresh and --full-refresh")
-    from ottla.spark.pipelines.running import Choice
+    from ottla.spark.pipelines.run import RunOptions
     from ottla.spark.pipelines.schedule import FAILURES, Runner, Schedule
 
     view = View(as_json=arguments.json)
-    choice = Choice(arguments.refresh, arguments.full_refresh, arguments.full_refresh_all, arguments.dry)
+    options = RunOptions(arguments.refresh, arguments.full_refresh, arguments.full_refresh_all, arguments.dry)
     try:
-        Runner(project, view.take, view.print).run(choice, Schedule(arguments.every, arguments.continuous))
+        Runner(project, view.take, view.print).run(options, Schedule(arguments.every, arguments.continuous))
     except FAILURES as error:
         raise CommandFailed(str(error)) from error
 

@@ -1,4 +1,4 @@
-"""One node and one pipeline, with its warm Spark, for all tests of a process."""
+"""One node and one pipeline, with its running Spark server, for all tests of a process."""
 
 from collections.abc import Iterator
 

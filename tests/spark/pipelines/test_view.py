@@ -1,4 +1,4 @@
-"""Runs as the command line shows them, from their events."""
+"""The command line shows runs from their events."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 from ottla.cli.pipeline_view import View, gather
 from ottla.spark.pipelines.events import Event, EventLog, make_event, read_events
-from ottla.spark.pipelines.schedule import last_offsets
+from ottla.spark.pipelines.schedule import read_last_offsets
 
 
 def run_of(number: str) -> list[Event]:
@@ -24,7 +24,7 @@ def run_of(number: str) -> list[Event]:
     ]
 
 
-def test_events_are_kept_and_read_again(tmp_path: Path) -> None:
+def test_events_are_written_and_read(tmp_path: Path) -> None:
     log = EventLog(tmp_path / "home" / "events.jsonl")
     assert list(read_events(log.path)) == []
     for event in [*run_of("a"), *run_of("b")]:
@@ -39,10 +39,10 @@ def test_events_are_kept_and_read_again(tmp_path: Path) -> None:
     bronze = second.flows["bronze"]
     assert bronze.cells() == ("bronze", "done", 15, None, "4 dropped (has a price)", 4)
     assert second.flows["totals"].cells() == ("totals", "defined", None, 3, "", None)
-    assert last_offsets(log.path) == {"bronze": {("t", 0): 15}}
+    assert read_last_offsets(log.path) == {"bronze": {("t", 0): 15}}
 
 
-def test_a_run_is_told_line_by_line_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_is_printed_line_by_line_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     view = View(as_json=False)
     for event in run_of("a"):
         view.take(event)
@@ -57,7 +57,7 @@ def test_a_run_is_told_line_by_line_where_nobody_watches(capsys: pytest.CaptureF
     assert lines[-1] == "run failed after 1.5 s"
 
 
-def test_programs_get_the_events_themselves(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_the_events(capsys: pytest.CaptureFixture[str]) -> None:
     view = View(as_json=True)
     view.print("starting")
     for event in run_of("a"):

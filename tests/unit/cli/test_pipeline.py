@@ -35,7 +35,7 @@ def test_a_token_in_an_address_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_invalid_runs_are_rejected(tmp_path: Path) -> None:
-    assert "`ottla pipeline init` makes a project" in refuses("pipeline", "run", str(tmp_path), server=SERVER)
+    assert "create a project by `ottla pipeline init`" in refuses("pipeline", "run", str(tmp_path), server=SERVER)
     says("pipeline", "init", str(tmp_path / "shop"), server=SERVER)
     both = ottla("pipeline", "run", str(tmp_path / "shop"), "--full-refresh-all", "--refresh", "totals")
     assert (both.returncode, "remove --refresh and --full-refresh" in both.stderr) == (2, True)

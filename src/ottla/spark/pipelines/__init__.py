@@ -1,4 +1,4 @@
-"""Declarative pipelines on Spark: projects, their warm server, runs; and the decorators that a definition uses.
+"""Declarative pipelines on Spark: projects, their Spark server, runs, and the decorators for definitions.
 
 from ottla.spark.pipelines import expect, expect_or_dead_letter, expect_or_drop, expect_or_fail
 """
@@ -12,7 +12,7 @@ __all__ = ["expect", "expect_or_dead_letter", "expect_or_drop", "expect_or_fail"
 
 
 def __getattr__(name: str) -> Any:
-    # Spark is loaded by those who define something, and not by a command line that says how to install it.
+    # Lazy, because the command line must be able to import this package without Spark.
     if name in __all__:
         from ottla.spark.pipelines import expectations
 

@@ -1,6 +1,6 @@
-"""A project's definitions, told to Spark: Python files are run, SQL files are handed over.
+"""Registers a project's definitions with Spark: it runs Python files and passes on SQL files.
 
-Whatever is wrong in them is said with its file and line.
+An error in a definition is reported with its file and line.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from pyspark.pipelines.output import Output, Table
 from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
 from pyspark.sql import DataFrame
 
-from ottla.spark.pipelines.failures import plain
+from ottla.spark.pipelines.failures import summarize_error
 from ottla.spark.pipelines.project import Project, ProjectError
 from ottla.spark.pipelines.topics import TopicSource, tables_read, topic_sources
 
@@ -30,10 +30,10 @@ _FILES: Final = ("parquet", "orc", "json", "csv", "text", "avro", "xml")
 
 
 class Registry(SparkConnectGraphElementRegistry):
-    """Spark's registry, which also notes which topics and tables each flow reads."""
+    """Spark's registry, extended to record which topics and tables each flow reads."""
 
     def __init__(self, spark: Any, graph: str, default_format: str, short: Callable[[str], str]) -> None:
-        """`default_format` is that of tables which name none; `short` makes one of the names that a thing may have."""
+        """`default_format` applies to tables without a format; `short` maps the names of a dataset to one of them."""
         super().__init__(spark, graph)
         self._default_format = default_format
         self._short = short
@@ -46,20 +46,21 @@ class Registry(SparkConnectGraphElementRegistry):
 
     @property
     def inputs(self) -> dict[str, set[str]]:
-        """The flows that fill the tables which each flow reads."""
-        fillers: dict[str, set[str]] = {}
+        """For each flow, the flows that write the tables it reads."""
+        writers: dict[str, set[str]] = {}
         for flow, target in self._targets.items():
-            fillers.setdefault(target, set()).add(flow)
+            writers.setdefault(target, set()).add(flow)
         return {
-            flow: {each for table in tables for each in fillers.get(table, ())} for flow, tables in self._tables.items()
+            flow: {writer for table in tables for writer in writers.get(table, ())}
+            for flow, tables in self._tables.items()
         }
 
     def with_readers(self, flows: Set[str]) -> set[str]:
-        """Some flows, and all that read what they write, near and far."""
-        found, inputs = set(flows), self.inputs
-        while more := {flow for flow, given in inputs.items() if flow not in found and given & found}:
-            found |= more
-        return found
+        """Return flows together with all flows that read their output, directly or indirectly."""
+        reached, inputs = set(flows), self.inputs
+        while more := {flow for flow, writers in inputs.items() if flow not in reached and writers & reached}:
+            reached |= more
+        return reached
 
     def register_output(self, output: Output) -> None:
         if isinstance(output, Table) and (output.format or self._default_format).lower() in _FILES:
@@ -69,20 +70,20 @@ class Registry(SparkConnectGraphElementRegistry):
     def register_flow(self, flow: Flow) -> None:
         other = self._writers.setdefault(flow.target, flow.name)
         if other != flow.name and flow.target in self._file_tables:
-            # Each stream counts its batches in the table's own log: Spark takes those of the second for done.
+            # Each stream numbers its batches in the table's own log, so Spark would skip those of the second stream.
             raise ProjectError(
-                f"flows {other} and {flow.name} write to table {flow.target}, whose files take one stream: "
-                "the rows of the other would be lost. Give each a table, or union them in one"
+                f"flows {other} and {flow.name} both write to table {flow.target}, but a file format takes only one "
+                "stream, and rows of the other would be lost. Give each flow a table, or union them in one flow"
             )
-        made: list[Any] = []
+        results: list[Any] = []
 
         def query() -> DataFrame:
             rows = flow.func()
-            made.append(rows)
+            results.append(rows)
             return rows
 
         super().register_flow(replace(flow, func=query))
-        plan = made[-1]._plan.plan(self._client)
+        plan = results[-1]._plan.plan(self._client)
         self.sources[flow.name], others = topic_sources(plan)
         name = self._short(flow.name)
         self._tables[name] = {self._short(table) for table in tables_read(plan)}
@@ -90,11 +91,11 @@ class Registry(SparkConnectGraphElementRegistry):
         self.has_other_sources = self.has_other_sources or others
 
 
-def register(project: Project, spark: Any, graph: str, short: Callable[[str], str]) -> Registry:
-    """Tell Spark of all definitions; raises ProjectError."""
+def register_definitions(project: Project, spark: Any, graph: str, short: Callable[[str], str]) -> Registry:
+    """Register all definitions with Spark; raise ProjectError."""
     registry = Registry(spark, graph, project.configuration.get("spark.sql.sources.default", "parquet"), short)
-    files = _files(project)
-    with _inside(project.folder), graph_element_registration_context(registry):
+    files = _find_files(project)
+    with _working_directory(project.folder), graph_element_registration_context(registry):
         for file in files:
             try:
                 if file.suffix == ".py":
@@ -102,27 +103,27 @@ def register(project: Project, spark: Any, graph: str, short: Callable[[str], st
                 else:
                     registry.register_sql(file.read_text(), file.relative_to(project.folder))
             except ProjectError as error:
-                raise ProjectError(f"{_place(file, error)}: {error}") from error
+                raise ProjectError(f"{_location(file, error)}: {error}") from error
             except PySparkException as error:
-                raise ProjectError(f"{_place(file, error)}: {plain(str(error))}") from error
+                raise ProjectError(f"{_location(file, error)}: {summarize_error(str(error))}") from error
             except Exception as error:
-                # Whatever a definition raises is its author's to know; a bug of ours has its traceback as the cause.
-                said = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
-                raise ProjectError(f"{_place(file, error)}: {said}") from error
+                # A definition may raise anything, and its author needs to see it. The cause has the traceback.
+                message = error.msg if isinstance(error, SyntaxError) else f"{type(error).__name__}: {error}"
+                raise ProjectError(f"{_location(file, error)}: {message}") from error
     return registry
 
 
-def _files(project: Project) -> list[Path]:
-    found: list[Path] = []
+def _find_files(project: Project) -> list[Path]:
+    files: list[Path] = []
     for pattern in project.libraries:
         matching = sorted(path for path in project.folder.glob(pattern) if _is_definition(path))
         if not matching:
-            raise ProjectError(f"{project.spec}: libraries: nothing matches {pattern!r}")
-        found += [path for path in matching if path not in found]
-    for file in found:
+            raise ProjectError(f"{project.spec}: libraries: no file matches {pattern!r}; correct the pattern")
+        files += [path for path in matching if path not in files]
+    for file in files:
         if file.suffix not in (".py", ".sql"):
-            raise ProjectError(f"{file}: definitions are .py and .sql files")
-    return found
+            raise ProjectError(f"{file}: definitions are .py and .sql files; move the file out of the libraries")
+    return files
 
 
 def _is_definition(path: Path) -> bool:
@@ -132,7 +133,7 @@ def _is_definition(path: Path) -> bool:
 
 def _run(file: Path, spark: Any, graph: str) -> None:
     spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None, "it ends in .py"
+    assert spec is not None, "the file ends in .py"
     assert spec.loader is not None, "a file has a loader"
     module = importlib.util.module_from_spec(spec)
     module.__dict__["spark"] = spark
@@ -140,8 +141,8 @@ def _run(file: Path, spark: Any, graph: str) -> None:
         spec.loader.exec_module(module)
 
 
-def _place(file: Path, error: BaseException) -> str:
-    """The file, and the last line in it that led to the error."""
+def _location(file: Path, error: BaseException) -> str:
+    """Return the file's name and the line in it that led to the error."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename) == file]
     if isinstance(error, SyntaxError) and error.filename == str(file):
         lines.append(error.lineno)
@@ -149,8 +150,8 @@ def _place(file: Path, error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _inside(folder: Path) -> Iterator[None]:
-    """Definitions run in their project's folder, and may import what lies there."""
+def _working_directory(folder: Path) -> Iterator[None]:
+    """Run definitions in their project's folder, from which they may import modules."""
     before = Path.cwd()
     sys.path.insert(0, str(folder))
     os.chdir(folder)

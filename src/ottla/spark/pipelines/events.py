@@ -1,9 +1,9 @@
-"""What happens in runs, as events: one JSON object a line in the project's event log.
+"""The events of runs: one JSON object per line in the project's event log.
 
     {"time": "2026-01-31T12:00:00.000Z", "run": "3f2a…", "event": "progress", "flow": "orders", "rows": 900, ...}
 
-Events: `run started`, `flows defined`, `flow` (with its state), `progress` (a micro-batch: its rows, those that
-were not as expected, its offsets), `view` (rows of a view), `lag` (records that a flow has not read yet), `failure`,
+Events: `run started`, `flows defined`, `flow` (with its state), `progress` (a micro-batch: its rows, the rows that did
+not meet an expectation, its offsets), `view` (the rows of a view), `lag` (records that a flow has not read), `failure`,
 `run finished`.
 """
 
@@ -18,14 +18,14 @@ _TAIL_BYTES: Final = 1 << 20
 
 
 def make_event(run: str, kind: str, **about: Any) -> Event:
-    """An event of this moment."""
+    """Return an event with the current time."""
     now_s = time.time()
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_s))
     return {"time": f"{seconds}.{int(now_s * 1000) % 1000:03d}Z", "run": run, "event": kind, **about}
 
 
 class EventLog:
-    """A file that events are added to."""
+    """A file to which events are appended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,7 +37,7 @@ class EventLog:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of the file's last part; a line that is cut off is passed over."""
+    """Yield the events of the file's last megabyte, without incomplete lines."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -1,4 +1,4 @@
-"""What is expected of the rows of a dataset, as decorators below those of `pyspark.pipelines`.
+"""Expectations about the rows of a dataset, as decorators below those of `pyspark.pipelines`.
 
     @dp.table
     @expect("has a customer", "customer is not null")
@@ -7,13 +7,14 @@
     def orders():
         return spark.readStream.table("bronze")
 
-A condition is SQL over the columns of what the function returns, or a column. A row for which it is false or null
-does not meet the expectation: it is counted, and then kept, dropped, the end of the run, or put aside. The innermost is
-looked at first. Counts are seen in the run's view and events; Spark has none for materialized views.
+A condition is an SQL expression over the columns that the function returns, or a column. A row does not meet the
+expectation if the condition is false or null. Such rows are counted, and then kept or dropped, or fail the run, or go
+to dead letters. The innermost decorator applies first. The run's view and events show the counts, except for
+materialized views, for which Spark reports none.
 
-Rows that are put aside go to a topic, or to a table of the pipeline: as JSON, with the expectation and the dataset
-they were for. A flow of its own does that, so the function's source must be a stream. A table takes the rows of one
-expectation, a topic those of any number.
+Dead letters go to a topic or to a table of the pipeline, as JSON with the names of the expectation and the dataset. A
+separate flow writes them, so the function's source must be a stream. A table takes the dead letters of one expectation,
+a topic those of any number.
 """
 
 import functools
@@ -32,21 +33,21 @@ _BOOTSTRAP: Final = "kafka.bootstrap.servers"
 
 
 def expect(name: str, condition: str | Column) -> Callable[[Query], Query]:
-    """Rows that do not meet it are counted, and stay."""
+    """Count the rows that do not meet the condition, and keep them."""
     return _expectation("warn", name, condition, lambda rows, _met: rows)
 
 
 def expect_or_drop(name: str, condition: str | Column) -> Callable[[Query], Query]:
-    """Rows that do not meet it are counted, and left out."""
+    """Count the rows that do not meet the condition, and drop them."""
     return _expectation("drop", name, condition, lambda rows, met: rows.filter(met))
 
 
 def expect_or_fail(name: str, condition: str | Column) -> Callable[[Query], Query]:
-    """A row that does not meet it ends the run; nothing of its batch is kept."""
+    """Fail the run at a row that does not meet the condition; nothing of its batch is written."""
 
     def fail(rows: DataFrame, met: Column) -> DataFrame:
-        said = concat(lit(f"expectation {name!r} is not met by the row "), parse("to_json(struct(*))"))
-        return rows.filter(when(met, lit(True)).otherwise(raise_error(said).cast("boolean")))
+        message = concat(lit(f"expectation {name!r} is not met by the row "), parse("to_json(struct(*))"))
+        return rows.filter(when(met, lit(True)).otherwise(raise_error(message).cast("boolean")))
 
     return _expectation("fail", name, condition, fail)
 
@@ -60,23 +61,23 @@ def expect_or_dead_letter(
     servers: str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> Callable[[Query], Query]:
-    """Rows that do not meet it are counted, and put aside into a table of the pipeline or a topic."""
+    """Count the rows that do not meet the condition, and move them to a table of the pipeline or a topic."""
     if (table is None) == (topic is None):
-        raise ValueError(f"expectation {name!r}: either table or topic says where rows are put aside")
+        raise ValueError(f"expectation {name!r}: give either table or topic as the target of dead letters")
     if topic is not None and servers is None and _BOOTSTRAP not in (options or {}):
-        raise ValueError(f"expectation {name!r}: servers says where topic {topic!r} is, such as localhost:9092")
+        raise ValueError(f"expectation {name!r}: topic {topic!r} requires servers, such as localhost:9092")
 
     def decorate(query: Query) -> Query:
         dataset = getattr(query, "__name__", "rows")
 
-        def put_aside() -> DataFrame:
+        def select_dead_letters() -> DataFrame:
             rows = query()
             return _dead_letters(rows.filter(~_met(condition)), name, dataset, as_records=topic is not None)
 
         target = table or f"{topic}_dead_letters".replace("-", "_").replace(".", "_")
-        notes = notes_of(get_active_graph_element_registry())
-        if target not in notes.targets:
-            notes.targets.add(target)
+        letters = dead_letters_of(get_active_graph_element_registry())
+        if target not in letters.targets:
+            letters.targets.add(target)
             if topic is None:
                 dp.create_streaming_table(target)
             else:
@@ -84,8 +85,8 @@ def expect_or_dead_letter(
                 dp.create_sink(target, "ottla", {**given, **(options or {}), "topic": topic})
         words = "".join(letter if letter.isalnum() else "_" for letter in name)
         flow = f"{target}_{dataset}_{words}"
-        notes.dead_letter_flows.add(flow)
-        dp.append_flow(target=target, name=flow)(put_aside)
+        letters.flows.add(flow)
+        dp.append_flow(target=target, name=flow)(select_dead_letters)
         return _expectation("dead letter", name, condition, lambda rows, met: rows.filter(met))(query)
 
     return decorate
@@ -95,7 +96,7 @@ def _expectation(
     action: str, name: str, condition: str | Column, apply: Callable[[DataFrame, Column], DataFrame]
 ) -> Callable[[Query], Query]:
     if not name:
-        raise ValueError(f'an expectation has a name, such as "has a price"; {name!r} is none')
+        raise ValueError('an expectation needs a name, such as "has a price"')
 
     def decorate(query: Query) -> Query:
         @functools.wraps(query)
@@ -125,15 +126,15 @@ def _dead_letters(rows: DataFrame, name: str, dataset: str, *, as_records: bool)
     return rows.select(row.alias("value"), headers.alias("headers"))
 
 
-class Notes:
-    """What the definitions of one pipeline have said of dead letters so far."""
+class DeadLetters:
+    """The targets of dead letters in one pipeline, and the flows that write them."""
 
     def __init__(self) -> None:
         self.targets: set[str] = set()
-        self.dead_letter_flows: set[str] = set()
+        self.flows: set[str] = set()
 
 
-def notes_of(registry: Any) -> Notes:
-    """The notes of a pipeline: they live with its registry, be it Spark's own."""
-    notes: Notes = registry.__dict__.setdefault("_ottla_notes", Notes())
-    return notes
+def dead_letters_of(registry: Any) -> DeadLetters:
+    """Return the dead letters of a pipeline. Its registry holds them, because it may also be Spark's own."""
+    letters: DeadLetters = registry.__dict__.setdefault("_ottla_dead_letters", DeadLetters())
+    return letters

@@ -1,7 +1,7 @@
-"""What went wrong in Spark, in the words of the one who wrote the pipeline: no stack of Java in front.
+"""Summarizes Spark's errors for the author of a pipeline, without Java stack traces.
 
-Spark wraps what a Python source, sink or function raises in texts of its own. The last exception of a Python traceback
-is what was wrong; else it is the first line of what Spark says, without its error class and state.
+Spark wraps the errors of Python sources, sinks and functions in its own texts. The summary is the last exception of the
+Python traceback, or else the first line of Spark's message without its error class and SQLSTATE.
 """
 
 import re
@@ -15,34 +15,34 @@ _QUERY: Final = re.compile(r"^\[STREAM_FAILED\] Query \[id = [^]]*\] terminated 
 _JAVA_NAMES: Final = re.compile(r'^(?:Exception in thread "[^"]*" )?(?:\([\w.$]+\) )?(?:(?:[a-z]\w*\.)+[\w$]+: )?')
 
 
-def plain(text: str) -> str:
-    """The one sentence that tells what is wrong."""
-    if found := _RAISED.search(text):
-        return found[1].strip()
-    if _TRACEBACK in text and (said := _last_of_traceback(text)):
-        return said
+def summarize_error(text: str) -> str:
+    """Return the sentence of an error text that says what is wrong."""
+    if match := _RAISED.search(text):
+        return match[1].strip()
+    if _TRACEBACK in text and (message := _last_of_traceback(text)):
+        return message
     lines = [line.strip() for line in text.splitlines()]
-    named = [_JAVA_NAMES.sub("", line) for line in lines if not line.startswith(("at ", "...", "JVM stacktrace"))]
-    kept = [line for line in named if line and not re.fullmatch(r"[\w.$]+", line)]
-    return _NOISE.sub("", _QUERY.sub("", kept[0])).strip() if kept else text.strip()
+    messages = [_JAVA_NAMES.sub("", line) for line in lines if not line.startswith(("at ", "...", "JVM stacktrace"))]
+    telling = [line for line in messages if line and not re.fullmatch(r"[\w.$]+", line)]
+    return _NOISE.sub("", _QUERY.sub("", telling[0])).strip() if telling else text.strip()
 
 
 def _last_of_traceback(text: str) -> str | None:
-    """What the innermost Python exception says, with the lines that belong to it."""
+    """Return the message of the innermost Python exception, with its continuation lines."""
     part = text.rsplit(_TRACEBACK, 1)[1]
     lines = part.splitlines()
     for number, line in enumerate(lines):
-        if found := _PYTHON_ERROR.match(line):
-            said = [found[2]]
-            for further in lines[number + 1 :]:
-                if not further.strip() or further.startswith((" ", "\t")) or "SQLSTATE" in further:
+        if match := _PYTHON_ERROR.match(line):
+            message = [match[2]]
+            for continuation in lines[number + 1 :]:
+                if not continuation.strip() or continuation.startswith((" ", "\t")) or "SQLSTATE" in continuation:
                     break
-                said.append(further)
-            joined = _NOISE.sub("", "\n".join(said)).strip()
-            return joined if _is_ours(line) else f"{found[1]}: {joined}"
+                message.append(continuation)
+            joined = _NOISE.sub("", "\n".join(message)).strip()
+            return joined if _is_own_error(line) else f"{match[1]}: {joined}"
     return None
 
 
-def _is_ours(line: str) -> bool:
-    """Exceptions of Ottla speak for themselves; of others the name helps."""
+def _is_own_error(line: str) -> bool:
+    """Whether Ottla raised the error: its messages need no class name."""
     return line.startswith("ottla.")

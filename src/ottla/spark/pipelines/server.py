@@ -1,8 +1,7 @@
-"""The Spark Connect server of a project: started once, kept warm between runs, found again, stopped.
+"""The Spark Connect server of a project, which keeps running between the runs of its pipeline.
 
-A lock file says whether it runs: the server's process holds the lock from its first moment to its last, however it
-ends. Beside it stands what a client must know. The server listens on this machine alone, and to nobody who does not
-know its token.
+The server's process holds a lock file as long as it lives, so the lock shows whether it is running. A file beside the
+lock has the address and the token. The server listens only on this machine, and only to clients with the token.
 """
 
 import contextlib
@@ -22,9 +21,9 @@ from typing import Any, Final, NamedTuple
 import pyspark
 
 from ottla.spark.connector.spark_home import make_spark_home
-from ottla.spark.pipelines.failures import plain
+from ottla.spark.pipelines.failures import summarize_error
 from ottla.spark.pipelines.java import find_java_home
-from ottla.spark.pipelines.locks import end_holder, held, is_held
+from ottla.spark.pipelines.locks import hold_lock, is_held, stop_holder
 from ottla.spark.pipelines.project import Project
 
 _START_S: Final = 120.0
@@ -42,11 +41,11 @@ appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %p %c{1}: %m%n%ex
 
 
 class ServerFailed(Exception):
-    """The server did not start; with its last words."""
+    """The server did not start or did not stop."""
 
 
 class Server(NamedTuple):
-    """A server that runs, and how to reach it."""
+    """A running server and its address."""
 
     pid: int
     port: int
@@ -62,7 +61,7 @@ class Server(NamedTuple):
 
 
 class ServerHome:
-    """A project's folder for its server."""
+    """The files of a project's server, and the operations on it."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
@@ -73,50 +72,50 @@ class ServerHome:
         self._lock = self.folder / "server.lock"
 
     def find(self) -> Server | None:
-        """The server, if it runs."""
+        """Return the server if it is running."""
         if not is_held(self._lock):
             return None
         try:
             return Server(**json.loads(self._record.read_text()))
         except (OSError, ValueError, TypeError):
-            return None  # it was started this very moment
+            return None  # it has just been started
 
-    def ensure(self, tell: Callable[[str], None]) -> Server:
-        """A server with the project's settings: the one that runs, or a new one. Raises ServerFailed or NoJava."""
+    def ensure(self, show: Callable[[str], None]) -> Server:
+        """Return a server with the project's settings, started if necessary; raise ServerFailed or NoJava."""
         settings = server_settings(self._project)
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-        found = self.find()
-        if found is not None and found.digest == digest:
-            return found
-        if found is not None:
-            tell("settings have changed: Spark is started anew")
+        running = self.find()
+        if running is not None and running.digest == digest:
+            return running
+        if running is not None:
+            show("restarting Spark, because its settings have changed")
             self.stop()
-        return self._start(settings, digest, tell)
+        return self._start(settings, digest, show)
 
     def stop(self) -> bool:
-        """End the server, in order if it can; whether there was one."""
-        found = self.find()
-        if found is None:
+        """Stop the server by SIGTERM, or by SIGKILL if necessary; return whether there was one."""
+        running = self.find()
+        if running is None:
             return False
         for how in (signal.SIGTERM, signal.SIGKILL):
-            if end_holder(self._lock, found.pid, how, _STOP_S):
+            if stop_holder(self._lock, running.pid, how, _STOP_S):
                 self._record.unlink(missing_ok=True)
                 return True
-        raise ServerFailed(f"process {found.pid} does not end")
+        raise ServerFailed(f"process {running.pid} of the Spark server did not end within {_STOP_S:g} s of SIGKILL")
 
-    def _start(self, settings: Mapping[str, str], digest: str, tell: Callable[[str], None]) -> Server:
+    def _start(self, settings: Mapping[str, str], digest: str, show: Callable[[str], None]) -> Server:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.conf.mkdir(exist_ok=True)
         java = find_java_home(self.folder / "java")
-        tell("starting Spark; it stays warm for the next run")
+        show("starting Spark; it keeps running for the next run")
         port, ui_port = _free_ports(2)
         ports = {"spark.connect.grpc.binding.port": str(port), "spark.ui.port": str(ui_port)}
         written = {**ports, **settings}
-        lines = (f"{_escaped(name)} {_escaped(value)}\n" for name, value in sorted(written.items()))
+        lines = (f"{_escape(name)} {_escape(value)}\n" for name, value in sorted(written.items()))
         (self.conf / "spark-defaults.conf").write_text("".join(lines))
         (self.conf / "log4j2.properties").write_text(_LOGGING)
         token = secrets.token_urlsafe(24)
-        with held(self._lock) as lock:
+        with hold_lock(self._lock) as lock:
             process = self._launch(java, token, lock)
             server = Server(
                 pid=process.pid,
@@ -152,7 +151,7 @@ class ServerHome:
         }
         environment.pop("SPARK_REMOTE", None)
         with self.log.open("wb") as log:
-            # In a session of its own: what ends the run that started it leaves it alone.
+            # In its own session, so that signals to the run that started it do not reach it.
             return subprocess.Popen(  # noqa: S603 (Spark's own script)
                 [spark_home / "bin" / "spark-submit", "--class", _CLASS, "spark-internal"],
                 cwd=self.folder,
@@ -170,31 +169,31 @@ class ServerHome:
             with contextlib.suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
                 return
             if process.poll() is not None:
-                raise ServerFailed(f"Spark did not start: {self._last_words()} (see {self.log})")
+                raise ServerFailed(f"Spark did not start: {self._last_error()} (see {self.log})")
             if time.monotonic() > deadline:
                 raise ServerFailed(f"Spark is not ready after {_START_S:g} s; see {self.log}")
             time.sleep(0.1)
 
-    def _last_words(self) -> str:
+    def _last_error(self) -> str:
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines()]
-        telling = [line for line in lines if line and not line.startswith(("at ", "..."))]
-        causes = [line for line in telling if "Exception" in line or "Error" in line]
-        return plain((causes or telling or ["it said nothing"])[-1])
+        messages = [line for line in lines if line and not line.startswith(("at ", "..."))]
+        errors = [line for line in messages if "Exception" in line or "Error" in line]
+        return summarize_error((errors or messages or ["its log is empty"])[-1])
 
 
 def server_settings(project: Project) -> dict[str, str]:
-    """What the server is started with; what the project says goes before what Ottla would choose."""
+    """Return the server's settings. The project's settings override Ottla's."""
     home = project.home
     chosen = {
         "spark.master": project.spark,
         "spark.app.name": project.name,
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.ui.showConsoleProgress": "false",
-        # The catalog of memory forgets its tables, and a second run would find their folders in its way.
+        # An in-memory catalog would forget tables whose folders exist, and the next run would fail on them.
         "spark.sql.catalogImplementation": "hive",
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={home / 'catalog'};create=true",
-        # A view whose definition has changed gets other columns.
+        # A materialized view may change its columns with its definition.
         "spark.hadoop.hive.metastore.disallow.incompatible.col.type.changes": "false",
         "spark.sql.pipelines.maxFlowRetryAttempts": "0",
     }
@@ -204,7 +203,7 @@ def server_settings(project: Project) -> dict[str, str]:
             "spark.driver.host": "127.0.0.1",
             "spark.ui.bindAddress": "127.0.0.1",
             "spark.local.dir": str(home / "local"),
-            # Spark's 200 are meant for a cluster; here each would be a task, and files of its own.
+            # Spark's default of 200 is for clusters; on one machine it means 200 tiny tasks and files.
             "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
         }
     own = {name: value for name, value in project.configuration.items() if name.startswith("spark.")}
@@ -213,14 +212,14 @@ def server_settings(project: Project) -> dict[str, str]:
     return {**chosen, **own, "spark.driver.extraJavaOptions": f"{options} {derby}".strip()}
 
 
-def _escaped(text: str) -> str:
-    """A name or value as a properties file has it."""
+def _escape(text: str) -> str:
+    """Escape a name or value for a properties file."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace(" ", "\\ ").replace(":", "\\:").replace("=", "\\=")
 
 
 def _free_ports(count: int) -> list[int]:
     with contextlib.ExitStack() as opened:
         sockets: list[Any] = [opened.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for opened_socket in sockets:
+            opened_socket.bind(("127.0.0.1", 0))
+        return [opened_socket.getsockname()[1] for opened_socket in sockets]

@@ -1,4 +1,4 @@
-"""A new project: a pipeline that runs as it is, and is short enough to be read."""
+"""The template of a new project: a short pipeline that runs unchanged."""
 
 from pathlib import Path
 from typing import Final
@@ -13,11 +13,11 @@ libraries:
       include: transformations/**
 configuration:
   # Where Spark runs: on this machine, on a cluster (spark://host:7077, yarn, k8s://...), or behind a Connect server
-  # (sc://host:15002). Nothing else has to change.
+  # (sc://host:15002). Nothing else has to be changed.
   ottla.spark: local[*]
 """
 
-_ORDERS: Final = '''"""Orders: as they came, those that are sound, and what is dear enough to be looked at."""
+_ORDERS: Final = '''"""Orders: all records, valid orders with a price, and an alert for each expensive order."""
 
 import os
 
@@ -31,7 +31,7 @@ spark = SparkSession.active()
 SERVERS = os.environ.get("BOOTSTRAP_SERVERS", "{servers}")
 
 
-@dp.table(comment="every record, as it came")
+@dp.table(comment="all records, unchanged")
 def bronze() -> DataFrame:
     return (
         spark.readStream.format("ottla")
@@ -44,7 +44,7 @@ def bronze() -> DataFrame:
     )
 
 
-@dp.table(comment="orders that can be read and have a price")
+@dp.table(comment="valid orders with a price")
 @expect("has a customer", "customer is not null")
 @expect_or_dead_letter("is an order with a price", "price > 0", table="rejected")
 def orders() -> DataFrame:
@@ -57,10 +57,10 @@ def orders() -> DataFrame:
 dp.create_sink("alerts", "ottla", {{"kafka.bootstrap.servers": SERVERS, "topic": "{topic}-alerts"}})
 
 
-@dp.append_flow(target="alerts", name="dear_orders")
-def dear_orders() -> DataFrame:
-    dear = spark.readStream.table("orders").where("price > 900")
-    return dear.select(col("customer").alias("key"), to_json(struct("id", "customer", "price")).alias("value"))
+@dp.append_flow(target="alerts", name="expensive_orders")
+def expensive_orders() -> DataFrame:
+    expensive = spark.readStream.table("orders").where("price > 900")
+    return expensive.select(col("customer").alias("key"), to_json(struct("id", "customer", "price")).alias("value"))
 '''
 
 _TOTALS: Final = """CREATE MATERIALIZED VIEW totals AS
@@ -73,11 +73,11 @@ _IGNORED: Final = ".ottla/\ncheckpoints/\n__pycache__/\n"
 
 
 def make_project(folder: Path, *, name: str, topic: str, servers: str) -> list[Path]:
-    """Write a project into a folder that is empty or not there; the files. Raises ProjectError."""
+    """Write a project to a new or empty folder and return its files; raise ProjectError."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ProjectError(f"{folder} is there already, and not empty")
+        raise ProjectError(f"{folder} already exists and is not an empty folder; choose another one")
     if not topic or any(not (letter.isalnum() or letter in "._-") for letter in topic):
-        raise ProjectError(f"{topic!r} is no name of a topic")
+        raise ProjectError(f"{topic!r} is not a valid topic name; use letters, digits, '.', '_' and '-'")
     filled = {"name": name, "topic": topic, "servers": servers}
     contents = {
         SPEC_NAMES[0]: _SPEC.format(**filled),

@@ -1,4 +1,4 @@
-"""Which topics a flow reads, and how many of their records it has not read yet."""
+"""The topics that a flow reads, and its lag."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ class TopicSource(NamedTuple):
     options: ReadOptions
 
     def lag(self, read: Offsets) -> int:
-        """How many records lie behind what was read; raises ApiError."""
+        """Return the number of records after those that were read; raise ApiError."""
         cluster = shared_cluster(self.options.client)
         ends = cluster.ends(cluster.partitions(self.options.subscription))
         begins = cluster.begins([key for key in ends if key not in read])
@@ -25,42 +25,42 @@ class TopicSource(NamedTuple):
 
 
 def topic_sources(plan: Message) -> tuple[list[TopicSource], bool]:
-    """The topics in a flow's plan, and whether it has other streams; raises OptionError for what is not in order."""
-    streams = list(_data_sources(plan))
-    topics = [each for each in streams if each.format == "ottla"]
-    parsed = [TopicSource(parse_read_options(dict(each.options), streaming=True)) for each in topics]
+    """Return the topics in a flow's plan, and whether it reads other streams; raise OptionError for wrong options."""
+    streams = list(_streaming_sources(plan))
+    topics = [source for source in streams if source.format == "ottla"]
+    parsed = [TopicSource(parse_read_options(dict(source.options), streaming=True)) for source in topics]
     return parsed, len(topics) < len(streams)
 
 
 def tables_read(plan: Message) -> set[str]:
-    """The names of all tables in a flow's plan, as its author wrote them."""
-    return {each.named_table.unparsed_identifier for each in _reads(plan) if each.HasField("named_table")}
+    """Return the names of all tables in a flow's plan, as its author wrote them."""
+    return {read.named_table.unparsed_identifier for read in _find_reads(plan) if read.HasField("named_table")}
 
 
-def _data_sources(plan: Message) -> Iterator[Any]:
-    """All streaming reads within a plan that are no tables."""
-    return (each.data_source for each in _reads(plan) if each.is_streaming and each.HasField("data_source"))
+def _streaming_sources(plan: Message) -> Iterator[Any]:
+    """Return the data sources of all streaming reads in a plan, except tables."""
+    return (read.data_source for read in _find_reads(plan) if read.is_streaming and read.HasField("data_source"))
 
 
-def _reads(message: Message) -> Iterator[Any]:
+def _find_reads(message: Message) -> Iterator[Any]:
     if isinstance(message, Read):
         yield message
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
         if isinstance(value, Message):
-            yield from _reads(value)
+            yield from _find_reads(value)
         elif isinstance(value, Mapping) or hasattr(value, "items"):
-            for each in value.values():
-                if isinstance(each, Message):
-                    yield from _reads(each)
+            for item in value.values():
+                if isinstance(item, Message):
+                    yield from _find_reads(item)
         else:
-            for each in value:
-                yield from _reads(each)
+            for item in value:
+                yield from _find_reads(item)
 
 
-def offsets_of(text: str | None) -> Offsets | None:
-    """A source's offset as progress has it, if it is one of topics."""
+def parse_offsets(text: str | None) -> Offsets | None:
+    """Return the offsets in the progress of a query, or None if its source is not a topic."""
     import json
 
     try:

@@ -1,7 +1,8 @@
-"""One run of a pipeline: its graph is defined anew, updated once, and everything that happens is told as events.
+"""A run of a pipeline: it defines the graph, updates it once, and reports everything as events.
 
-Spark tells of flows by sentences, and of rows by the progress of streaming queries, which comes by a way of its own
-and a little later. What a streaming query has read is known by its offsets: what lies behind them is the flow's lag.
+Spark reports the states of flows as sentences, and their rows as the progress of streaming queries, by another channel
+and a little later. The end offsets of a streaming query say what it has read; the records after them are the flow's
+lag.
 """
 
 import re
@@ -19,12 +20,12 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ottla.protocol.errors import ApiError
 from ottla.spark.connector.positions import Offsets, to_json
-from ottla.spark.pipelines.definitions import Registry, register
+from ottla.spark.pipelines.definitions import Registry, register_definitions
 from ottla.spark.pipelines.events import Event, make_event
-from ottla.spark.pipelines.expectations import METRIC, notes_of
-from ottla.spark.pipelines.failures import plain
+from ottla.spark.pipelines.expectations import METRIC, dead_letters_of
+from ottla.spark.pipelines.failures import summarize_error
 from ottla.spark.pipelines.project import Project
-from ottla.spark.pipelines.topics import offsets_of
+from ottla.spark.pipelines.topics import parse_offsets
 
 _FLOW: Final = re.compile(r"^Flow '?(?P<flow>[^\s']+)'? (?:is|has) (?P<state>[A-Z]+)", re.DOTALL)
 _UNRESOLVED: Final = re.compile(r"^Failed to resolve flow: '(?P<flow>[^']+)'\.", re.DOTALL)
@@ -33,11 +34,11 @@ Report = Callable[[Event], None]
 
 
 class RunFailed(Exception):
-    """A run that did not succeed; the message says what is wrong, and where."""
+    """A run failed; the message says where and why."""
 
 
-class Choice(NamedTuple):
-    """What a run updates: everything, unless some datasets are named; and what it computes from the start."""
+class RunOptions(NamedTuple):
+    """The datasets that a run updates (all by default), and those that it recomputes from the start."""
 
     refresh: Sequence[str] = ()
     full_refresh: Sequence[str] = ()
@@ -46,18 +47,18 @@ class Choice(NamedTuple):
 
 
 class Run:
-    """One run, on a Spark that is there."""
+    """One run, on a Spark server that is running."""
 
-    def __init__(self, project: Project, address: str, report: Report, known: Mapping[str, Offsets]) -> None:
-        """`known` is what flows had read when they were last seen: one that finds nothing new does not say."""
+    def __init__(self, project: Project, address: str, report: Report, last_offsets: Mapping[str, Offsets]) -> None:
+        """`last_offsets` has the offsets of earlier runs, because a flow without new records reports none."""
         self.id = uuid.uuid4().hex[:12]
         self._project = project
         self._address = address
         self._report_to = report
         self._lock = threading.Lock()
-        self._read: dict[str, Offsets] = dict(known)
+        self._read: dict[str, Offsets] = dict(last_offsets)
         self._views: set[str] = set()
-        self._streams_over = 0
+        self._ended_streams = 0
         self._completed: list[str] = []
         self._began: dict[str, float] = {}
         self._done: dict[str, float] = {}
@@ -65,12 +66,12 @@ class Run:
         self._failures: list[str] = []
         self._registry: Registry | None = None
 
-    def execute(self, choice: Choice) -> None:
-        """Define and update; raises ProjectError or RunFailed. The last event says how it went."""
+    def execute(self, options: RunOptions) -> None:
+        """Define the graph and update it; raise ProjectError or RunFailed. The last event has the outcome."""
         began_s = time.monotonic()
         self._report("run started", pipeline=self._project.name, spark=self._project.shown_spark)
         try:
-            self._execute(choice)
+            self._execute(options)
         except BaseException as error:
             interrupted = isinstance(error, KeyboardInterrupt)
             self._finish(began_s, "interrupted" if interrupted else "failed", None if interrupted else str(error))
@@ -81,9 +82,9 @@ class Run:
         about = {} if problem is None else {"problem": problem}
         self._report("run finished", outcome=outcome, seconds=round(time.monotonic() - began_s, 2), **about)
 
-    def _execute(self, choice: Choice) -> None:
+    def _execute(self, options: RunOptions) -> None:
         spark = self._connect()
-        listener = _Progress(self)
+        listener = _ProgressListener(self)
         try:
             spark.streams.addListener(listener)
             own = self._project.configuration if self._project.is_remote else {}
@@ -93,19 +94,19 @@ class Run:
             fresh: Set[str] | None = None
             while True:
                 graph = create_dataflow_graph(spark, self._project.catalog, self._project.database, settings)
-                self._registry = register(self._project, spark, graph, self.short)
+                self._registry = register_definitions(self._project, spark, graph, self.short)
                 self._report("flows defined", flows=sorted(self._registry.sources))
-                self._update(spark, graph, choice)
-                if choice.dry or not (stale := self._stale_flows(self._registry, fresh)):
+                self._update(spark, graph, options)
+                if options.dry or not (stale := self._stale_flows(self._registry, fresh)):
                     break
-                # Once more for these and what reads from them, but not for what has come meanwhile.
-                fresh, choice = self._registry.with_readers(stale), Choice(refresh=choice.refresh)
-            if not choice.dry:
-                self._look_behind(spark)
+                # Update again for these flows and their readers, but not for records that arrived since.
+                fresh, options = self._registry.with_readers(stale), RunOptions(refresh=options.refresh)
+            if not options.dry:
+                self._report_totals(spark)
         except PySparkException as error:
-            raise RunFailed("; ".join(self._failures) or plain(str(error))) from error
+            raise RunFailed("; ".join(self._failures) or summarize_error(str(error))) from error
         finally:
-            # The server stops what is under way for a session that ends.
+            # When the session ends, the server stops its queries.
             spark.streams.removeListener(listener)
             spark.stop()
 
@@ -114,29 +115,31 @@ class Run:
         try:
             return builder.config("spark.sql.connect.serverStacktrace.enabled", "false").create()
         except PySparkException as error:
-            raise RunFailed(f"{self._project.shown_spark}: {plain(str(error))}") from error
+            raise RunFailed(
+                f"cannot connect to Spark at {self._project.shown_spark}: {summarize_error(str(error))}"
+            ) from error
 
-    def _update(self, spark: ConnectSession, graph: str, choice: Choice) -> None:
+    def _update(self, spark: ConnectSession, graph: str, options: RunOptions) -> None:
         events = start_run(
             spark,  # type: ignore[arg-type]
             graph,
-            full_refresh=list(choice.full_refresh),
-            full_refresh_all=choice.full_refresh_all,
-            refresh=list(choice.refresh),
-            dry=choice.dry,
+            full_refresh=list(options.full_refresh),
+            full_refresh_all=options.full_refresh_all,
+            refresh=list(options.refresh),
+            dry=options.dry,
             storage=self._project.storage,
         )
         for result in events:
-            if (told := result.get("pipeline_event_result")) is not None:
-                self._take(told.event.message)
+            if (pipeline_event := result.get("pipeline_event_result")) is not None:
+                self._process_message(pipeline_event.event.message)
         if self._failures:
             raise RunFailed("; ".join(self._failures))
 
     def _stale_flows(self, registry: Registry, fresh: Set[str] | None) -> set[str]:
-        """The flows that began before one they read from was done, if that is among the `fresh` and had something.
+        """Return the flows that started before one of their inputs, with new rows and among the `fresh`, completed.
 
-        Spark orders flows by what they read. But some operations (withColumn, drop, withWatermark) have it look at
-        their input at once, and it takes a table of an earlier run for one that is nobody's: they may run too soon.
+        Spark orders flows by their inputs. But some operations (withColumn, drop, withWatermark) make it resolve their
+        input immediately. It then takes a table of an earlier run for an external one, and may run the flow too early.
         """
         self._await_progress()
         with self._lock:
@@ -145,80 +148,81 @@ class Run:
         return {
             flow
             for flow, inputs in registry.inputs.items()
-            for each in (inputs if fresh is None else inputs & fresh)
-            if began.get(flow, 0) < done.get(each, 0) and (each in busy or each in self._views)
+            for source in (inputs if fresh is None else inputs & fresh)
+            if began.get(flow, 0) < done.get(source, 0) and (source in busy or source in self._views)
         }
 
     def _await_progress(self) -> None:
-        """What a streaming query has read is told a little after its flow is completed."""
+        """Wait for the last progress of streaming queries, which arrives after their flows complete."""
         deadline = time.monotonic() + _LAST_PROGRESS_S
         streams = sum(flow not in self._views for flow in self._completed)
-        while self._streams_over < streams and time.monotonic() < deadline:
+        while self._ended_streams < streams and time.monotonic() < deadline:
             time.sleep(0.02)
 
-    def _take(self, message: str) -> None:
-        """An event of Spark's: a sentence about a flow, or about the run."""
+    def _process_message(self, message: str) -> None:
+        """Process an event of Spark's: a sentence about a flow, or about the run."""
         if unresolved := _UNRESOLVED.match(message):
-            found, state = unresolved, "failed"
-        elif (running := _FLOW.match(message)) is not None:
-            found, state = running, running["state"].lower()
+            match, state = unresolved, "failed"
+        elif (flow_state := _FLOW.match(message)) is not None:
+            match, state = flow_state, flow_state["state"].lower()
         else:
             return
-        flow = self.short(found["flow"])
-        rest = message[found.end() :].strip(". \n")
+        flow = self.short(match["flow"])
+        rest = message[match.end() :].strip(". \n")
         if state == "planning":
-            self._views.add(flow)  # what streams is not planned as a whole
+            self._views.add(flow)  # Spark reports planning only for materialized views
         if state == "running":
             self._began[flow] = time.monotonic()
         if state == "completed":
             self._completed.append(flow)
             self._done[flow] = time.monotonic()
         if state == "failed":
-            problem = plain(rest.partition("Error:")[2].strip() or rest or message)
+            problem = summarize_error(rest.partition("Error:")[2].strip() or rest or message)
             self._failures.append(f"{flow}: {problem}")
             self._report("failure", flow=flow, problem=problem, detail=message)
         self._report("flow", flow=flow, state=state)
 
     def short(self, name: str) -> str:
-        """A flow's name as its author wrote it: without the catalog and database that are the default."""
+        """Return a flow's name as its author wrote it: without the default catalog and database."""
         parts = name.replace("`", "").split(".")
         catalog, database = self._project.catalog or "spark_catalog", self._project.database or "default"
         if len(parts) == 3 and parts[:2] == [catalog, database]:
             return parts[2]
         return ".".join(parts)
 
-    def stream_over(self) -> None:
+    def note_stream_end(self) -> None:
+        """Note that a streaming query has ended."""
         with self._lock:
-            self._streams_over += 1
+            self._ended_streams += 1
 
-    def progressed(self, progress: Any) -> None:
-        """A micro-batch was finished."""
+    def note_progress(self, progress: Any) -> None:
+        """Report a micro-batch that has finished."""
         flow = self.short(progress.name or "?")
         if progress.numInputRows:
             with self._lock:
                 self._busy.add(flow)
         about: dict[str, Any] = {"rows": progress.numInputRows, "batch": progress.batchId}
-        unmet = _unmet(progress.observedMetrics)
-        if unmet and not self._puts_aside(flow):
+        unmet = _count_unmet(progress.observedMetrics)
+        if unmet and not self._writes_dead_letters(flow):
             about["unmet"] = unmet
         offsets: Offsets = {}
         for source in progress.sources:
-            offsets |= offsets_of(source.endOffset) or {}
+            offsets |= parse_offsets(source.endOffset) or {}
         if offsets:
             with self._lock:
                 self._read[flow] = offsets
             about["offsets"] = to_json(offsets)
         self._report("progress", flow=flow, **about)
 
-    def _puts_aside(self, flow: str) -> bool:
-        return self._registry is not None and flow in notes_of(self._registry).dead_letter_flows
+    def _writes_dead_letters(self, flow: str) -> bool:
+        return self._registry is not None and flow in dead_letters_of(self._registry).flows
 
-    def _look_behind(self, spark: ConnectSession) -> None:
-        """What is known only when all flows are done: rows of views, and lag."""
-        for flow in dict.fromkeys(each for each in self._completed if each in self._views):
+    def _report_totals(self, spark: ConnectSession) -> None:
+        """Report the rows of views and the lag, after all flows have ended."""
+        for flow in dict.fromkeys(completed for completed in self._completed if completed in self._views):
             self._report("view", flow=flow, rows=spark.table(flow).count())
         self._await_progress()
-        assert self._registry is not None, "it is registered before it runs"
+        assert self._registry is not None, "definitions are registered before the update"
         for flow, sources in self._registry.sources.items():
             if sources and self.short(flow) in self._read:
                 try:
@@ -230,19 +234,19 @@ class Run:
 
     @property
     def reads_only_topics(self) -> bool:
-        """Whether all that streams into the pipeline comes from topics."""
+        """Whether all streams that the pipeline reads are topics."""
         return self._registry is not None and not self._registry.has_other_sources
 
     def has_new_records(self) -> bool:
-        """Whether a topic has records that were not read when the run was over."""
-        assert self._registry is not None, "the run is over"
+        """Whether a topic has records that the finished run has not read."""
+        assert self._registry is not None, "the run has finished"
         for flow, sources in self._registry.sources.items():
             read = self._read.get(self.short(flow), {})
             try:
                 if any(source.lag(read) for source in sources):
                     return True
             except ApiError:
-                return True  # the next run says what is wrong
+                return True  # the next run reports the error
         return False
 
     def _report(self, kind: str, **about: Any) -> None:
@@ -250,8 +254,8 @@ class Run:
             self._report_to(make_event(self.id, kind, **about))
 
 
-class _Progress(StreamingQueryListener):
-    """Hears of the streaming queries of the run's session."""
+class _ProgressListener(StreamingQueryListener):
+    """Listens to the streaming queries of the run's session."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -260,21 +264,21 @@ class _Progress(StreamingQueryListener):
         pass
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        self._run.progressed(event.progress)
+        self._run.note_progress(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
         pass
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        self._run.stream_over()
+        self._run.note_stream_end()
 
 
-def _unmet(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """By expectation: what is done with rows that do not meet it, and how many they were."""
-    found = {}
+def _count_unmet(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return, for each expectation, its action and the number of rows that do not meet it."""
+    counts = {}
     for name, row in metrics.items():
         kind, _, rest = name.partition("/")
         action, _, expectation = rest.partition("/")
         if kind == METRIC and row is not None:
-            found[expectation] = {"action": action, "rows": row["unmet"]}
-    return found
+            counts[expectation] = {"action": action, "rows": row["unmet"]}
+    return counts
