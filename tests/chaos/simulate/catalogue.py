@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.chaos.simulate import stories
-from tests.unit.coordinators.transactions.test_model import test_transactions_are_whole_or_nothing
+from tests.unit.coordinators.transactions.test_model import test_transactions_are_atomic
 from tests.unit.metadata.consensus.test_simulation import test_chaos_loses_nothing, test_voters_change_amid_chaos
 from tests.unit.replication.test_cluster_simulation import (
     test_nothing_is_lost_whatever_happens_to_brokers,
@@ -14,7 +14,7 @@ from tests.unit.replication.test_cluster_simulation import (
 
 
 def _transactions(seed: int) -> None:
-    test_transactions_are_whole_or_nothing(seed, 1 + seed % 2)
+    test_transactions_are_atomic(seed, 1 + seed % 2)
 
 
 STORIES: Final[dict[str, Callable[[int], None]]] = {

@@ -107,9 +107,9 @@ def update_counts(counts: Map[str, int], old: Collection[str], new: Collection[s
         return counts
     changed = counts.mutate()
     for name in old:
-        left = changed.get(name, 0) - 1
-        if left > 0:
-            changed[name] = left
+        count = changed.get(name, 0) - 1
+        if count > 0:
+            changed[name] = count
         else:
             changed.pop(name, None)
     for name in new:

@@ -90,13 +90,13 @@ class RequestBatcher(Generic[ItemT]):
     async def _run(self, broker_id: int) -> None:
         try:
             while items := self._waiting.pop(broker_id, None):
-                request, taken, left = self._build_request(items)
-                if left:
-                    self._waiting[broker_id] = left
+                request, sent, deferred = self._build_request(items)
+                if deferred:
+                    self._waiting[broker_id] = deferred
                 try:
                     answer = await self._links.send(broker_id, request)
                 except ApiError as error:
                     answer = error
-                self._on_answer(taken, answer)
+                self._on_answer(sent, answer)
         finally:
             self._busy.discard(broker_id)

@@ -176,7 +176,7 @@ class SharePartition:
             self.start = self.end = log_start
             self.complete_count = 0
             return
-        gone = sum(
+        finished = sum(
             self.counted(first, min(last, log_start - 1))
             for batch in self.in_flight_batches.beginning_in(0, log_start - 1)
             for first, last, delivery in batch.deliveries()
@@ -185,7 +185,7 @@ class SharePartition:
         if self.archive(self.start, log_start - 1, RecordState.AVAILABLE, counts=False):
             self.may_have_free = True
         self.start = log_start
-        self.complete_count -= gone
+        self.complete_count -= finished
         self.end = max(self.end, self.start)
 
     def archive(self, first: int, last: int, state: RecordState, *, counts: bool = True) -> bool:

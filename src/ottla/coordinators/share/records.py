@@ -112,5 +112,6 @@ def _written(batches: Iterable[StateBatch]) -> list[BatchRecord]:
 
 def _read(batches: Iterable[Any]) -> tuple[StateBatch, ...]:
     return tuple(
-        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in batches
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in batches
     )

@@ -54,14 +54,12 @@ class Session:
         self.client = client
         self.epoch = 1
 
-    def update(
-        self, wanted: Iterable[tuple[TopicIdPartition, str | None]], forgotten: Iterable[TopicIdPartition]
-    ) -> None:
+    def update(self, added: Iterable[tuple[TopicIdPartition, str | None]], removed: Iterable[TopicIdPartition]) -> None:
         """Apply the partitions that a request adds and removes."""
-        for topic_partition, name in wanted:
+        for topic_partition, name in added:
             if topic_partition not in self.partitions:
                 self.partitions[topic_partition] = SessionPartition(name, must_report=True)
-        for topic_partition in forgotten:
+        for topic_partition in removed:
             self.partitions.pop(topic_partition, None)
 
     def advance_epoch(self) -> None:
@@ -100,7 +98,7 @@ class ShareSessions:
     def begin(
         self,
         key: SessionKey,
-        wanted: Iterable[tuple[TopicIdPartition, str | None]],
+        added: Iterable[tuple[TopicIdPartition, str | None]],
         client: Hashable,
         *,
         has_acks: bool,
@@ -112,7 +110,7 @@ class ShareSessions:
         self.remove(key)
         if len(self.sessions) >= slots:
             raise ShareSessionLimitReached(f"this broker has {len(self.sessions)} share sessions, the maximum")
-        partitions = {topic_partition: SessionPartition(name, must_report=False) for topic_partition, name in wanted}
+        partitions = {topic_partition: SessionPartition(name, must_report=False) for topic_partition, name in added}
         session = self.sessions[key] = Session(key, partitions, client)
         self._connections[client] = _Connection(key)
         return session

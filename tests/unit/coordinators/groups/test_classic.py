@@ -29,7 +29,7 @@ def pair(world: ClassicWorld, **fields: object) -> tuple[str, str]:
     return first, second
 
 
-def test_a_member_that_is_not_heard_of_is_out() -> None:
+def test_a_member_without_heartbeats_is_removed() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     for _ in range(5):
@@ -51,7 +51,7 @@ def test_commits_keep_a_session_alive() -> None:
     assert world.stay(first, 1) == NONE
 
 
-def test_a_group_whose_members_are_all_gone_is_empty() -> None:
+def test_a_group_without_members_is_empty() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     world.pass_time(11_000)
@@ -63,7 +63,7 @@ def test_a_group_whose_members_are_all_gone_is_empty() -> None:
     assert world.stay(first, 2) == world.stay(second, 3) == UnknownMemberId.code
 
 
-def test_who_does_not_join_in_time_is_left_behind() -> None:
+def test_members_that_do_not_join_in_time_are_removed() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     third = world.join_group(version=1)
@@ -76,7 +76,7 @@ def test_who_does_not_join_in_time_is_left_behind() -> None:
     assert second not in world.classic.members
 
 
-def test_static_members_that_do_not_join_in_time_stay() -> None:
+def test_static_members_stay_even_if_they_do_not_join_in_time() -> None:
     world = ClassicWorld()
     first, second = pair(world, group_instance_id="i")
     third = world.join_group(version=1)
@@ -88,7 +88,7 @@ def test_static_members_that_do_not_join_in_time_stay() -> None:
     assert second in world.classic.members
 
 
-def test_who_does_not_sync_in_time_is_out() -> None:
+def test_members_that_do_not_sync_in_time_are_removed() -> None:
     world = ClassicWorld()
     first = world.joined(rebalance_timeout_ms=20_000).member_id
     for _ in range(3):
@@ -97,7 +97,7 @@ def test_who_does_not_sync_in_time_is_out() -> None:
     assert world.classic.is_empty
 
 
-def test_the_first_rebalance_waits_while_members_come() -> None:
+def test_the_first_rebalance_waits_while_members_join() -> None:
     world = ClassicWorld(group_initial_rebalance_delay_ms=3_000)
     joining = [world.join_group(version=1, rebalance_timeout_ms=8_000)]
     for _ in range(2):
@@ -110,7 +110,7 @@ def test_the_first_rebalance_waits_while_members_come() -> None:
     assert len({each.response.leader for each in joining}) == 1
 
 
-def test_a_first_rebalance_ends_when_its_time_is_over_whoever_comes() -> None:
+def test_the_first_rebalance_ends_after_its_delay_even_if_members_keep_joining() -> None:
     world = ClassicWorld(group_initial_rebalance_delay_ms=3_000)
     joining = []
     for _ in range(9):
@@ -119,7 +119,7 @@ def test_a_first_rebalance_ends_when_its_time_is_over_whoever_comes() -> None:
     assert joining[0].is_done
 
 
-def test_an_id_that_is_not_used_expires() -> None:
+def test_an_unused_member_id_expires() -> None:
     world = ClassicWorld()
     given = world.join_group().response.member_id
     assert given in world.classic.pending_join_members
@@ -128,7 +128,7 @@ def test_an_id_that_is_not_used_expires() -> None:
     assert world.join_group(given).code == UnknownMemberId.code
 
 
-def test_a_pending_member_holds_a_rebalance_up_until_it_expires() -> None:
+def test_a_pending_member_delays_a_rebalance_until_it_expires() -> None:
     world = ClassicWorld()
     first = world.joined().member_id
     world.sync(first, 1, {first: b"all"})
@@ -141,7 +141,7 @@ def test_a_pending_member_holds_a_rebalance_up_until_it_expires() -> None:
     assert rejoined.response.generation_id == second.response.generation_id == 2
 
 
-def test_a_new_member_that_waits_too_long_is_given_up() -> None:
+def test_a_new_member_that_waits_too_long_is_removed() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     del second
@@ -154,7 +154,7 @@ def test_a_new_member_that_waits_too_long_is_given_up() -> None:
     assert waiting.is_done
 
 
-def test_members_go_on_after_another_coordinator_took_over() -> None:
+def test_members_continue_with_the_next_coordinator() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     before = world.classic
@@ -168,7 +168,7 @@ def test_members_go_on_after_another_coordinator_took_over() -> None:
     assert world.stay(first, 2) == UnknownMemberId.code
 
 
-def test_a_generation_that_was_not_written_down_is_forgotten() -> None:
+def test_an_unrecorded_generation_is_lost_with_its_coordinator() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     joining = world.join_group(version=1)
@@ -184,7 +184,7 @@ def test_a_generation_that_was_not_written_down_is_forgotten() -> None:
     assert world.stay(second, 2) == NONE
 
 
-def test_a_group_that_is_too_large_for_its_new_coordinator_rebalances() -> None:
+def test_a_group_too_large_for_its_new_coordinator_rebalances() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     world.settings["group.max.size"] = 1
@@ -211,7 +211,7 @@ def test_nothing_changes_when_an_assignment_cannot_be_written() -> None:
     assert waiting.response.assignment == b"2"
 
 
-def test_a_member_that_asks_again_gives_its_first_request_up() -> None:
+def test_a_second_request_of_a_member_fails_its_first_one() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     del second
@@ -224,7 +224,7 @@ def test_a_member_that_asks_again_gives_its_first_request_up() -> None:
     assert twice.code == RebalanceInProgress.code
 
 
-def test_a_static_member_that_comes_back_fences_who_waits_in_its_place() -> None:
+def test_a_returning_static_member_fences_its_waiting_predecessor() -> None:
     world = ClassicWorld()
     first, second = pair(world, group_instance_id="i")
     del second
@@ -238,7 +238,7 @@ def test_a_static_member_that_comes_back_fences_who_waits_in_its_place() -> None
     assert new.response.generation_id == 3
 
 
-def test_what_is_written_of_a_group() -> None:
+def test_the_records_of_a_group() -> None:
     world = ClassicWorld()
     first, second = pair(world)
     values = [each.value for each in world.written if isinstance(each.value, GroupMetadataValue)]

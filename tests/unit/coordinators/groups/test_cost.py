@@ -60,7 +60,7 @@ def groups(kind: type[ConsumerGroup] | type[ShareGroup], number: int, topic_name
 
 
 @pytest.mark.parametrize("kind", [ConsumerGroup, ShareGroup])
-def test_topics_that_were_made_are_not_looked_up_in_each_group(kind: type[ConsumerGroup] | type[ShareGroup]) -> None:
+def test_created_topics_are_not_looked_up_in_each_group(kind: type[ConsumerGroup] | type[ShareGroup]) -> None:
     behaviour, state = GroupsBehaviour(context), groups(kind, 200, "another")
     few, many = (
         lines_run(lambda changes=changes: behaviour.on_metadata_changed(state, changes))  # type: ignore[misc]
@@ -69,7 +69,7 @@ def test_topics_that_were_made_are_not_looked_up_in_each_group(kind: type[Consum
     assert many < 2 * few + 10 * 400
 
 
-def test_partitions_that_were_made_are_looked_at_once_for_all_shards() -> None:
+def test_all_shards_share_one_scan_of_created_partitions() -> None:
     behaviour, changes = GroupsBehaviour(context), with_topics(1, partitions=2_000)
     first = lines_run(lambda: behaviour.on_metadata_changed(GroupsState(), changes))
     others = lines_run(lambda: [behaviour.on_metadata_changed(GroupsState(), changes) for _ in range(49)])
@@ -78,7 +78,7 @@ def test_partitions_that_were_made_are_looked_at_once_for_all_shards() -> None:
 
 @pytest.mark.parametrize("kind", [ConsumerGroup, ShareGroup])
 @pytest.mark.parametrize("number", [1, 40])
-def test_groups_notice_the_topics_that_they_read(kind: type[ConsumerGroup] | type[ShareGroup], number: int) -> None:
+def test_groups_notice_changes_of_their_topics(kind: type[ConsumerGroup] | type[ShareGroup], number: int) -> None:
     behaviour = GroupsBehaviour(context)
     decision = behaviour.on_metadata_changed(groups(kind, 1, "t0"), with_topics(number))
     assert decision is not None

@@ -47,7 +47,7 @@ def test_offsets_of_a_transaction_wait_for_its_end(commit: bool, reloads: bool) 
 
 
 @pytest.mark.parametrize("reloads", [False, True])
-def test_the_last_commit_counts_whenever_it_was_decided(reloads: bool) -> None:
+def test_the_last_written_commit_counts(reloads: bool) -> None:
     world = ClassicWorld()
     world.commit_in_transaction(0, 8, 77)
     world.commit(0, 5)
@@ -60,14 +60,14 @@ def test_the_last_commit_counts_whenever_it_was_decided(reloads: bool) -> None:
     assert world.fetch() == {0: 5, 1: 2}
 
 
-def test_a_marker_of_nobody_changes_nothing() -> None:
+def test_a_marker_of_an_unknown_producer_changes_nothing() -> None:
     world = ClassicWorld()
     world.commit(0, 5)
     world.end_transaction(1, commit=True)
     assert world.fetch() == {0: 5}
 
 
-def test_who_may_commit_in_a_transaction() -> None:
+def test_transactional_commits_need_a_valid_member() -> None:
     world = ClassicWorld()
     assert world.commit_in_transaction(0, 1, 7, generation_id=3, member_id="m") == IllegalGeneration.code
     member = world.joined().member_id
@@ -92,7 +92,7 @@ def test_offsets_of_a_group_without_members_expire_by_their_commit() -> None:
     assert not world.state.offsets
 
 
-def test_offsets_with_a_time_of_their_own_expire_then() -> None:
+def test_offsets_with_an_expiry_time_expire_at_it() -> None:
     world = ClassicWorld()
     world.commit(0, 5, retention_time_ms=30 * MINUTE_MS)
     world.commit(1, 6)
@@ -103,7 +103,7 @@ def test_offsets_with_a_time_of_their_own_expire_then() -> None:
     assert world.fetch() == {1: 6}
 
 
-def test_offsets_of_a_group_that_had_members_expire_when_it_has_been_empty_for_long() -> None:
+def test_offsets_of_a_group_expire_after_it_has_been_empty_for_the_retention() -> None:
     world = ClassicWorld()
     member = world.joined().member_id
     world.sync(member, 1, {member: b"all"})
@@ -124,7 +124,7 @@ def test_offsets_of_a_group_that_had_members_expire_when_it_has_been_empty_for_l
     assert GROUP not in world.state.groups
 
 
-def test_offsets_of_topics_that_no_member_reads_any_more_expire() -> None:
+def test_offsets_of_unsubscribed_topics_expire() -> None:
     world = ClassicWorld({"t": 4, "u": 1}, offsets_retention_minutes=15)
     member = world.joined(topics=["u"]).member_id
     world.sync(member, 1, {member: b"all"})
@@ -147,7 +147,7 @@ def test_an_open_transaction_keeps_offsets_and_group() -> None:
     assert world.fetch() == {0: 8, 1: 8}
 
 
-def test_offsets_go_with_their_topic() -> None:
+def test_offsets_are_deleted_with_their_topic() -> None:
     world = ClassicWorld({"t": 4, "u": 1})
     world.commit(0, 5)
     world.commit_in_transaction(1, 6, 77)
@@ -161,7 +161,7 @@ def test_offsets_go_with_their_topic() -> None:
     assert not world.state.offsets
 
 
-def test_a_deleted_group_leaves_nothing_behind() -> None:
+def test_a_deleted_group_has_no_records_left() -> None:
     world = ClassicWorld()
     member = world.joined().member_id
     world.commit_in_transaction(1, 6, 77)
@@ -178,7 +178,7 @@ def test_a_deleted_group_leaves_nothing_behind() -> None:
         world.decide(lambda state: delete_group(state, GROUP))
 
 
-def test_commits_have_the_versions_that_kafka_writes() -> None:
+def test_commits_have_kafkas_record_versions() -> None:
     world = ClassicWorld()
     world.commit(0, 5)
     world.commit(0, 5, retention_time_ms=1000)

@@ -5,7 +5,7 @@ import random
 from ottla.coordinators.runtime.deadlines import Deadlines
 
 
-def test_what_is_due_comes_out_earliest_first() -> None:
+def test_due_keys_are_removed_earliest_first() -> None:
     deadlines = Deadlines()
     for key, at_ms in (("c", 30), ("a", 10), ("b", 20), ("d", 40)):
         deadlines.set(key, at_ms)
@@ -15,7 +15,7 @@ def test_what_is_due_comes_out_earliest_first() -> None:
     assert list(deadlines.due(39)) == []
 
 
-def test_setting_a_key_anew_replaces_it() -> None:
+def test_setting_a_key_again_replaces_its_deadline() -> None:
     deadlines = Deadlines()
     deadlines.set("a", 10)
     deadlines.set("a", 30)
@@ -27,7 +27,7 @@ def test_setting_a_key_anew_replaces_it() -> None:
     assert deadlines.next_ms() is None
 
 
-def test_a_key_may_be_set_while_what_is_due_is_taken() -> None:
+def test_a_key_may_be_set_while_due_keys_are_removed() -> None:
     deadlines = Deadlines()
     deadlines.set("a", 10)
     taken = []
@@ -38,7 +38,7 @@ def test_a_key_may_be_set_while_what_is_due_is_taken() -> None:
     assert taken == ["a", "a", "a", "a"]
 
 
-def test_setting_one_key_for_ever_does_not_grow() -> None:
+def test_setting_one_key_repeatedly_does_not_grow_the_heap() -> None:
     deadlines = Deadlines()
     for at_ms in range(10_000):
         deadlines.set("a", at_ms)
@@ -46,7 +46,7 @@ def test_setting_one_key_for_ever_does_not_grow() -> None:
     assert list(deadlines.due(10_000)) == ["a"]
 
 
-def test_keys_that_come_and_go_leave_little() -> None:
+def test_removed_keys_leave_little_memory() -> None:
     """Each of a coordinator's 50 partitions has deadlines of its own."""
     deadlines = Deadlines()
     for number in range(10_000):

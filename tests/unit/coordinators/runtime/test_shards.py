@@ -118,7 +118,7 @@ def test_groups_are_spread_over_partitions(broker: Broker) -> None:
     assert {each.group_id for each in listed} == {f"g{number}" for number in range(20)}
 
 
-def test_a_coordinator_that_still_loads(broker: Broker) -> None:
+def test_a_loading_coordinator_answers_coordinator_load_in_progress(broker: Broker) -> None:
     broker.create_topic(TOPIC)
     shard = broker.groups.shard_at(0)
     assert not shard.is_active
@@ -130,7 +130,7 @@ def test_a_coordinator_that_still_loads(broker: Broker) -> None:
     assert shard.is_active
 
 
-def test_offsets_are_there_when_another_term_begins(broker: Broker) -> None:
+def test_offsets_survive_a_new_leader_epoch(broker: Broker) -> None:
     broker.create_topic(TOPIC)
     broker.settle()
     assert code_of(broker.send(commit(7, partitions=2), 8)) == NONE
@@ -142,7 +142,7 @@ def test_offsets_are_there_when_another_term_begins(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_records_are_compressed_as_it_is_set(broker: Broker, codec: Compression) -> None:
+def test_records_are_compressed_as_configured(broker: Broker, codec: Compression) -> None:
     broker.groups.compression = codec
     broker.create_topic(TOPIC)
     broker.settle()
@@ -154,7 +154,7 @@ def test_records_are_compressed_as_it_is_set(broker: Broker, codec: Compression)
     assert fetched(broker) == [7, 7]
 
 
-def test_topics_that_nobody_knows_come_last(broker: Broker) -> None:
+def test_unknown_topics_come_last(broker: Broker) -> None:
     broker.create_topic(TOPIC)
     broker.settle()
     known = broker.node.image.topic(TOPIC)
@@ -177,7 +177,7 @@ def test_an_answer_waits_for_the_replicas(broker: Broker) -> None:
     assert looked.response.groups[0].topics[0].partitions[0].committed_offset == 3
 
 
-def test_whoever_waits_is_sent_away_when_the_partition_is_led_elsewhere(broker: Broker) -> None:
+def test_waiting_requests_fail_when_the_leader_moves(broker: Broker) -> None:
     broker.register(2)
     broker.create_topic(TOPIC, replicas=(ME, 2))
     broker.settle()
@@ -197,7 +197,7 @@ def test_whoever_waits_is_sent_away_when_the_partition_is_led_elsewhere(broker: 
     assert fetched(broker) == [3], "the record was in the log of the next leader"
 
 
-def test_whoever_joined_before_the_replicas_had_all_is_sent_away_once(broker: Broker) -> None:
+def test_unreplicated_requests_fail_once_when_the_leader_moves(broker: Broker) -> None:
     broker.register(2)
     broker.create_topic(TOPIC, replicas=(ME, 2))
     broker.settle()
@@ -228,7 +228,7 @@ def test_a_commit_is_written_as_one_batch_or_not_at_all(broker: Broker) -> None:
     assert code_of(broker.send(commit(1, partitions=2), 8)) == NONE
 
 
-def test_what_need_not_be_one_batch_may_be_many(broker: Broker) -> None:
+def test_non_atomic_records_may_be_several_batches(broker: Broker) -> None:
     broker.create_topic(TOPIC)
     broker.settle()
     for number in range(30):
@@ -249,14 +249,14 @@ def test_what_need_not_be_one_batch_may_be_many(broker: Broker) -> None:
     assert not broker.groups.shard_at(0).state.offsets
 
 
-def test_a_heartbeat_of_a_stranger(broker: Broker) -> None:
+def test_a_heartbeat_of_an_unknown_member_fails(broker: Broker) -> None:
     broker.create_topic(TOPIC)
     assert broker.ask(HeartbeatRequest(group_id="g", member_id="m", generation_id=1), 4).error_code in (NONE, 25)
     broker.settle()
     assert broker.ask(HeartbeatRequest(group_id="g", member_id="m", generation_id=1), 4).error_code == 25
 
 
-def test_what_was_due_and_could_not_be_written_is_tried_again(broker: Broker) -> None:
+def test_an_expiry_that_could_not_be_written_is_retried(broker: Broker) -> None:
     broker.create_topic(TOPIC, replicas=(ME, 2), isr=(ME,))
     broker.settle()
     assert code_of(broker.send(commit(3), 8)) == NONE

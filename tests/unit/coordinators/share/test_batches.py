@@ -9,7 +9,7 @@ from ottla.coordinators.share.batches import StateBatch, combine
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_the_furthest_state_of_each_record_counts(seed: int) -> None:
+def test_the_most_advanced_state_of_a_record_wins(seed: int) -> None:
     chance = random.Random(seed)
     batches = [_any_batch(chance) for _ in range(chance.randrange(12))]
     start = chance.choice([-1, 0, 5, 20])

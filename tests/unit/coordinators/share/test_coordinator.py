@@ -105,7 +105,7 @@ class World:
         return self.apply(read(self.state, KEY, asked, self.context()))
 
 
-def test_every_few_changes_all_is_written_anew() -> None:
+def test_a_number_of_updates_causes_a_snapshot() -> None:
     world = World()
     world.initialize()
     kinds = [type(world.write(StateBatch(number, number, 2, 1))) for number in range(9)]
@@ -115,7 +115,7 @@ def test_every_few_changes_all_is_written_anew() -> None:
     assert world.state.partitions[KEY].batches == (StateBatch(0, 8, 2, 1),)
 
 
-def test_leaders_of_earlier_epochs_and_earlier_lives_are_fenced() -> None:
+def test_leaders_with_older_leader_or_state_epochs_are_fenced() -> None:
     world = World()
     world.initialize(epoch=2)
     world.read(5)
@@ -132,7 +132,7 @@ def test_leaders_of_earlier_epochs_and_earlier_lives_are_fenced() -> None:
     assert (world.read(6).start_offset, world.read(6).state_batches) == (7, [])
 
 
-def test_what_is_not_there_is_refused() -> None:
+def test_missing_share_partitions_are_rejected() -> None:
     world = World()
     with pytest.raises(InvalidRequest):
         world.read(0)
@@ -163,7 +163,7 @@ def test_the_log_is_needed_from_the_oldest_snapshot_on() -> None:
     assert len(world.log) == 7, "what did not change needs no other one"
 
 
-def test_a_topics_states_go_with_it() -> None:
+def test_a_deleted_topic_loses_its_share_partitions() -> None:
     world = World()
     world.initialize(KEY)
     world.initialize(OTHER)

@@ -181,7 +181,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_each_record_is_with_one_member_and_delivered_until_it_is_done_with(seed: int) -> None:
+def test_a_record_is_with_one_member_and_delivered_until_finished(seed: int) -> None:
     world = World(seed)
     steps = [
         *[world.produce, world.fetch, world.answer] * 4,
@@ -209,7 +209,7 @@ def _drain(world: World) -> None:
     raise AssertionError(f"stuck at {world.share.start} of {world.end}: {list(world.share.in_flight_batches)}")
 
 
-def test_a_gap_that_an_earlier_leader_left_is_delivered() -> None:
+def test_a_gap_left_by_an_earlier_leader_is_delivered() -> None:
     share = SharePartition(
         0, [StateBatch(2, 3, RecordState.ACKNOWLEDGED, 1), StateBatch(6, 7, RecordState.AVAILABLE, 1)]
     )
@@ -223,7 +223,7 @@ def test_a_gap_that_an_earlier_leader_left_is_delivered() -> None:
     assert times == {**dict.fromkeys((0, 1, 4, 5, 8, 9), 1), 6: 2, 7: 2}
 
 
-def test_a_record_that_fails_again_and_again_goes_alone_at_last() -> None:
+def test_a_record_that_keeps_failing_is_finally_delivered_alone() -> None:
     share, limits = SharePartition(0), ShareLimits(max_deliveries=5)
     sizes = []
     for _ in range(40):
@@ -237,7 +237,7 @@ def test_a_record_that_fails_again_and_again_goes_alone_at_last() -> None:
     assert sizes == [8, 8, 8, 4, 1, 1, 1, 1, 4, 1, 1, 1, 1]
 
 
-def test_where_the_log_begins_later_records_before_it_are_gone() -> None:
+def test_records_before_a_new_log_start_offset_are_archived() -> None:
     share, limits = SharePartition(0), ShareLimits()
     acquire(share, AcquireRequest("a", 6, 100), 0, [BatchRange(0, 2), BatchRange(3, 5), BatchRange(6, 9)], limits, 0)
     share.settle(share.release("a", limits), 0, written=True)

@@ -14,7 +14,7 @@ A, B = SessionKey("g", "a"), SessionKey("g", "b")
 ONE, TWO = (b"t" * 16, 0), (b"t" * 16, 1)
 
 
-def test_a_session_goes_on_epoch_by_epoch() -> None:
+def test_a_session_advances_epoch_by_epoch() -> None:
     sessions = ShareSessions()
     with pytest.raises(ShareSessionNotFound):
         sessions.find(A, 1)
@@ -34,7 +34,7 @@ def test_a_session_goes_on_epoch_by_epoch() -> None:
     assert session.epoch == 1
 
 
-def test_there_is_room_for_so_many_and_a_new_one_takes_the_place_of_its_own() -> None:
+def test_sessions_are_limited_and_a_new_one_replaces_the_members_old_one() -> None:
     sessions = ShareSessions()
     sessions.begin(A, [], "a", has_acks=False, slots=1)
     sessions.begin(A, [], "a", has_acks=False, slots=1)
@@ -42,7 +42,7 @@ def test_there_is_room_for_so_many_and_a_new_one_takes_the_place_of_its_own() ->
         sessions.begin(B, [], "b", has_acks=False, slots=1)
 
 
-def test_an_answer_tells_what_is_new_and_takes_turns() -> None:
+def test_a_response_has_changed_partitions_in_turn() -> None:
     session = ShareSessions().begin(A, [(ONE, "t")], "a", has_acks=False, slots=1)
     assert not session.must_report(ONE, has_records=False, has_error=False)
     session.update([(ONE, "t"), (TWO, "t")], [])
@@ -56,7 +56,7 @@ def test_an_answer_tells_what_is_new_and_takes_turns() -> None:
     assert list(session.partitions) == [TWO]
 
 
-def test_a_session_ends_with_the_connection_that_it_was_begun_on() -> None:
+def test_a_session_ends_with_its_connection() -> None:
     sessions = ShareSessions()
     sessions.begin(A, [], "first", has_acks=False, slots=2)
     sessions.begin(A, [], "second", has_acks=False, slots=2)

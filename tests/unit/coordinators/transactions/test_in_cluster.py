@@ -50,7 +50,7 @@ def test_transactions_over_several_brokers(tmp_path: Path) -> None:
         assert sorted(read(node, "out", range(3))) == sorted(expected * 3)
 
 
-def test_no_transaction_is_torn_when_brokers_are_killed(tmp_path: Path) -> None:
+def test_no_transaction_is_split_when_brokers_are_killed(tmp_path: Path) -> None:
     with OttlaCluster(tmp_path, settings=QUICK, tolerant=True).running() as cluster:
         node = Address(cluster.address)
         create(cluster, "t")

@@ -82,7 +82,7 @@ def test_records_are_copied_once_with_random_aborts(node: OttlaNode) -> None:
     assert len(read(node, "to", [0])) == 400
 
 
-def test_the_tools_find_and_end_a_transaction_that_hangs(node: OttlaNode) -> None:
+def test_the_tools_find_and_abort_a_hanging_transaction(node: OttlaNode) -> None:
     """A producer that is gone has left one open; it is listed, described, and aborted by an administrator."""
     create(node, "hung", partitions=1)
     leave_open(node.address, "hung", "leaver")

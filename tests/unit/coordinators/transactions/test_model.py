@@ -12,7 +12,7 @@ def of(attempt: Attempt, values: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("seed", range(40))
-def test_transactions_are_whole_or_nothing(seed: int, version: int) -> None:
+def test_transactions_are_atomic(seed: int, version: int) -> None:
     world = World(seed, version)
     world.run(1500)
     world.settle()
@@ -35,7 +35,7 @@ def test_transactions_are_whole_or_nothing(seed: int, version: int) -> None:
         assert found.status is TransactionStatus.EMPTY or not found.partitions
 
 
-def test_the_model_does_what_it_is_for() -> None:
+def test_the_model_sees_all_outcomes() -> None:
     """Among all seeds there are commits, aborts, fenced producers and outcomes that a producer never learned."""
     outcomes = set()
     for seed in range(8):

@@ -35,7 +35,7 @@ def send(writer: Producer, topic: str, *values: str) -> None:
     assert writer.flush(TIMEOUT_S) == 0
 
 
-def test_readers_see_what_was_committed_and_nothing_of_what_was_aborted(node: OttlaNode) -> None:
+def test_readers_see_committed_records_and_no_aborted_ones(node: OttlaNode) -> None:
     create(node, "t")
     writer = producer(node)
     for number in range(5):
@@ -69,7 +69,7 @@ def test_a_second_producer_of_an_id_fences_the_first(node: OttlaNode) -> None:
     assert read(node, "t") == ["kept"]
 
 
-def test_what_is_read_and_written_in_one_transaction_happens_once(node: OttlaNode) -> None:
+def test_consume_transform_produce_is_exactly_once(node: OttlaNode) -> None:
     """Read a topic, write another, commit the offsets with it; who comes next goes on where that ended."""
     create(node, "in", "out")
     source = producer(node, "source")
@@ -80,7 +80,7 @@ def test_what_is_read_and_written_in_one_transaction_happens_once(node: OttlaNod
     assert sorted(map(int, read(node, "out"))) == list(range(18))
 
 
-def test_a_killed_node_tears_no_transaction(node: OttlaNode) -> None:
+def test_killing_a_node_splits_no_transaction(node: OttlaNode) -> None:
     create(node, "t")
     writer = producer(node)
     writer.begin_transaction()
@@ -98,7 +98,7 @@ def test_a_killed_node_tears_no_transaction(node: OttlaNode) -> None:
     assert read(node, "t") == ["a", "c", "b", "d"]
 
 
-def test_a_transaction_that_goes_on_after_a_kill_commits_whole(node: OttlaNode) -> None:
+def test_a_transaction_that_continues_after_a_kill_commits_completely(node: OttlaNode) -> None:
     create(node, "t")
     writer = producer(node)
     writer.begin_transaction()
@@ -110,7 +110,7 @@ def test_a_transaction_that_goes_on_after_a_kill_commits_whole(node: OttlaNode) 
     assert sorted(read(node, "t")) == ["a", "b", "c", "d"]
 
 
-def test_a_topic_that_was_deleted_holds_up_no_transaction(node: OttlaNode) -> None:
+def test_a_deleted_topic_blocks_no_transaction(node: OttlaNode) -> None:
     create(node, "kept", "deleted")
     writer = producer(node)
     writer.begin_transaction()

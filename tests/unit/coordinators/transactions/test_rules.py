@@ -77,7 +77,7 @@ class Rules:
         return sorted(each.transactional_id for each in self.state)
 
 
-def test_ids_are_forgotten_that_nobody_uses_but_not_while_a_transaction_is_open() -> None:
+def test_unused_transactional_ids_expire_unless_a_transaction_is_open() -> None:
     rules = Rules(
         Transaction("idle", 1, 0, 60_000, updated_ms=0),
         Transaction("used", 2, 0, 60_000, updated_ms=6 * DAY_MS),
@@ -91,7 +91,7 @@ def test_ids_are_forgotten_that_nobody_uses_but_not_while_a_transaction_is_open(
     assert rules.timers[EXPIRATION] == rules.now_ms + 3_600_000
 
 
-def test_many_idle_ids_are_forgotten_in_steps() -> None:
+def test_many_idle_ids_expire_in_steps() -> None:
     rules = Rules(*[Transaction(f"id{number}", number, 0, 1000, updated_ms=0) for number in range(1200)])
     rules.now_ms = 8 * DAY_MS
     rules.expire(EXPIRATION)
@@ -117,7 +117,7 @@ def test_a_transaction_of_a_two_phase_commit_never_times_out() -> None:
     assert rules.timers[TIMEOUTS] == rules.now_ms + 10_000
 
 
-def test_what_a_producer_may_ask_for() -> None:
+def test_invalid_producer_requests_are_rejected() -> None:
     plain, two_phase = Rules().context, Rules(is_two_phase_enabled=True).context
     assert check_init(plain, 900_000, two_phase=False, keep_prepared=False) == 900_000
     for timeout_ms in (0, -1, 900_001):
@@ -147,7 +147,7 @@ def test_the_last_epoch_leads_to_another_producer_id() -> None:
         end_transaction(rules.state, rules.context, "id", 7, last, commit=False, client_version=2)
 
 
-def test_a_producer_that_goes_on_gets_another_id_when_its_epochs_have_run_out() -> None:
+def test_a_producer_gets_another_id_when_its_epochs_are_exhausted() -> None:
     last = MAX_EPOCH - 1
     rules = Rules(Transaction("id", 7, last, 60_000))
     given = rules.do(initialize_producer(rules.state, rules.context, "id", 60_000, ExpectedProducer(7, last)))
@@ -158,7 +158,7 @@ def test_a_producer_that_goes_on_gets_another_id_when_its_epochs_have_run_out() 
         initialize_producer(rules.state, rules.context, "id", 60_000, ExpectedProducer(7, 3))
 
 
-def test_a_late_answer_of_the_coordinator_opens_nothing() -> None:
+def test_a_late_response_of_the_coordinator_opens_no_transaction() -> None:
     producers = Producers()
     guard = producers.start_verification(7, 0, 0, names_epochs=False, now_ms=0)
     changes = producers.begin(Origin.COORDINATOR)
@@ -170,7 +170,7 @@ def test_a_late_answer_of_the_coordinator_opens_nothing() -> None:
     producers.check_verified(header(epoch=0), fresh)
 
 
-def test_only_the_lowest_sequence_that_waits_may_be_the_first() -> None:
+def test_only_the_lowest_waiting_sequence_may_be_first() -> None:
     producers = Producers()
     first = producers.start_verification(7, 0, 3, names_epochs=False, now_ms=0)
     assert producers.start_verification(7, 0, 5, names_epochs=False, now_ms=0) is first

@@ -230,12 +230,12 @@ def _check_protocol(
 def _check_protocols(group: ConsumerGroup, member_id: str, request: JoinGroupRequest) -> None:
     """Raise unless the member shares a protocol with all classic members, so that they could form a classic group."""
     offered = {protocol.name for protocol in request.protocols}
-    known = [
+    supported = [
         {protocol.name for protocol in classic.protocols}
         for member in group.classic_members
         if (classic := member.classic)
     ]
-    if request.protocol_type != CONSUMER or not offered or not offered.intersection(*known):
+    if request.protocol_type != CONSUMER or not offered or not offered.intersection(*supported):
         raise InconsistentGroupProtocol(f"Member {member_id}'s protocols are not supported.")
 
 

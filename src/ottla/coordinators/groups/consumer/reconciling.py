@@ -116,10 +116,10 @@ class _Reconciliation:
         is_owned_by_other: Callable[[ConsumerGroupMember, bytes, int], bool] = self.group.is_owned_by_other
         for topic_id in {**self.target, **self.member.assigned}:
             owned = self.member.assigned.get(topic_id, _NONE)
-            wanted = self.target.get(topic_id, ()) if self._is_subscribed(topic_id) else ()
-            stays = {partition: owned[partition] for partition in wanted if partition in owned}
+            target_partitions = self.target.get(topic_id, ()) if self._is_subscribed(topic_id) else ()
+            stays = {partition: owned[partition] for partition in target_partitions if partition in owned}
             free = []
-            for partition in wanted:
+            for partition in target_partitions:
                 if partition in stays:
                     continue
                 if is_owned_by_other(self.member, topic_id, partition):

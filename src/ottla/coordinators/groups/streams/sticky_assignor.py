@@ -131,18 +131,18 @@ class _Assignment:
                 self.previous_standby.setdefault(task, []).append(member_id)
 
     def assign_active(self, tasks: list[TaskId]) -> None:
-        left = []
+        unassigned = []
         for task in sorted(tasks, key=_by_partition):
             member_id = self.previous_active.get(task)
             if member_id is None or not self._return_active(member_id, task):
-                left.append(task)
-        tasks, left = left, []
+                unassigned.append(task)
+        tasks, unassigned = unassigned, []
         for task in tasks:
             member_id = self._least_loaded(self.previous_standby.get(task, ()), None)
             if member_id is None or not self._return_active(member_id, task):
-                left.append(task)
+                unassigned.append(task)
         queue = self._queue()
-        for task in sorted(left, key=_by_subtopology):
+        for task in sorted(unassigned, key=_by_subtopology):
             if not queue:
                 raise UnknownServerError(f"No process available to assign active task {task[0]}_{task[1]}.")
             process = queue.poll()
@@ -150,14 +150,14 @@ class _Assignment:
             queue.add(process)
 
     def assign_standbys(self, tasks: list[TaskId]) -> None:
-        left: list[tuple[TaskId, int]] = []
+        unassigned: list[tuple[TaskId, int]] = []
         for task in sorted(tasks, key=_by_partition, reverse=True):
             for number in range(self.standbys):
                 if not self._keep_standby(task):
-                    left.append((task, self.standbys - number))
+                    unassigned.append((task, self.standbys - number))
                     break
         queue = self._queue()
-        for task, missing in sorted(left, key=lambda item: _by_subtopology(item[0]), reverse=True):
+        for task, missing in sorted(unassigned, key=lambda item: _by_subtopology(item[0]), reverse=True):
             for _ in range(missing):
                 if not self._assign_standby(queue, task):
                     break  # more replicas than processes

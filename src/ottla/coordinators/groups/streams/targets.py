@@ -33,9 +33,14 @@ def compute_targets(
         return dict.fromkeys(ids, NO_TASKS)
     assert configured.subtopologies is not None, "a topology that is ready has subtopologies"
     members = group.members if updated_member is None else group.members.set(updated_member.id, updated_member)
-    runners = {each: AssignorMember(members[each].process_id, group.target_of(each)) for each in ids}
-    widths = {each: AssignorSubtopology(sub.tasks, sub.is_stateful) for each, sub in configured.subtopologies.items()}
-    return assign_tasks(runners, widths, int(settings.get(STANDBYS, _NO_STANDBYS)))
+    assignor_members = {
+        member_id: AssignorMember(members[member_id].process_id, group.target_of(member_id)) for member_id in ids
+    }
+    subtopologies = {
+        subtopology_id: AssignorSubtopology(subtopology.tasks, subtopology.is_stateful)
+        for subtopology_id, subtopology in configured.subtopologies.items()
+    }
+    return assign_tasks(assignor_members, subtopologies, int(settings.get(STANDBYS, _NO_STANDBYS)))
 
 
 def target_records(group: StreamsGroup, targets: Mapping[str, Tasks], epoch: int, now_ms: int) -> Iterable[Stored]:

@@ -68,7 +68,7 @@ class ShareFetch(Operation):
     def __init__(
         self,
         reader: ShareReader,
-        asked: AcquireRequest,
+        request: AcquireRequest,
         *,
         refused: Collection[TopicIdPartition],
         failed: dict[TopicIdPartition, ApiError],
@@ -83,7 +83,7 @@ class ShareFetch(Operation):
     ) -> None:
         super().__init__()
         self._reader = reader
-        self._asked = asked
+        self._asked = request
         self._refused = refused
         """Partitions that the member may not read or that do not exist."""
         self._failed = failed
@@ -185,13 +185,13 @@ class ShareFetch(Operation):
         )
         parts: dict[TopicIdPartition, FetchedPartition] = {}
         remaining_bytes, partition_max_bytes, records = self._max_bytes, self._partition_max_bytes, 0
-        asked = self._asked
+        request = self._asked
         for watch in able:
             assert watch.led is not None, f"{watch.topic_partition} has records but is not led here"
             part = parts[watch.topic_partition] = self._fetch(
                 watch.led,
                 min(partition_max_bytes, remaining_bytes),
-                asked._replace(max_records=asked.max_records - records),
+                request._replace(max_records=request.max_records - records),
                 whole_first=remaining_bytes == self._max_bytes,
             )
             remaining_bytes = max(remaining_bytes - len(part.records), 0)
@@ -227,15 +227,15 @@ class ShareFetch(Operation):
         return led.share.next_offset() == led.partition.log.limit(self._isolation)
 
     def _fetch(
-        self, led: LedSharePartition, room: int, asked: AcquireRequest, *, whole_first: bool
+        self, led: LedSharePartition, max_bytes: int, request: AcquireRequest, *, whole_first: bool
     ) -> FetchedPartition:
         share = led.share
         assert share is not None
         offset = share.next_offset()
         try:
-            found = led.partition.read(offset, room, self._isolation, whole_first=whole_first)
-            assert not isinstance(found, Diverging)
-            read = self._read(led.partition.log, found)
+            fetched = led.partition.read(offset, max_bytes, self._isolation, whole_first=whole_first)
+            assert not isinstance(fetched, Diverging)
+            read = self._read(led.partition.log, fetched)
         except OffsetOutOfRange:
             share.move_start(led.partition.log.log_start_offset)
             return FetchedPartition()
@@ -246,8 +246,8 @@ class ShareFetch(Operation):
         except OSError as error:
             return FetchedPartition(error=StorageFailed(str(error)))
         limits, now_ms = self._limits(), self._now_ms()
-        spans = [BatchRange(header.base_offset, header.last_offset) for _, header in read.headers]
-        acquired = acquire(share, asked, offset, spans, limits, now_ms)
+        batch_ranges = [BatchRange(header.base_offset, header.last_offset) for _, header in read.headers]
+        acquired = acquire(share, request, offset, batch_ranges, limits, now_ms)
         if acquired:
             led.schedule_expiry(now_ms + limits.lock_ms)
         acquired = _committed(share, acquired, read.aborted)
@@ -255,13 +255,13 @@ class ShareFetch(Operation):
             return FetchedPartition()
         return FetchedPartition(_sliced(read, acquired[0].first, acquired[-1].last), acquired)
 
-    def _read(self, log: PartitionLog, found: Fetched) -> _Read:
-        if found.records is None:
+    def _read(self, log: PartitionLog, fetched: Fetched) -> _Read:
+        if fetched.records is None:
             return _Read(_NOTHING, (), ())
-        file = found.records
+        file = fetched.records
         data = log.environment.disk.pread(file.file.number, file.size, file.position)
         headers = list(read_batches(data, partial_tail=True))
-        return _Read(data, headers, aborted_ranges(data, headers, found.aborted or ()))
+        return _Read(data, headers, aborted_ranges(data, headers, fetched.aborted or ()))
 
 
 def _committed(

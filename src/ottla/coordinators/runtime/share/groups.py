@@ -79,7 +79,7 @@ class ShareGroups:
         return altered
 
     async def _initialize(self, states: StatesToInitialize) -> dict[TopicIdPartition, ApiError]:
-        asked = [
+        requests = [
             (
                 SharePartitionKey(states.group_id, topic_id, number),
                 initializing.PartitionData(partition=number, state_epoch=states.epoch, start_offset=start),
@@ -87,8 +87,8 @@ class ShareGroups:
             for topic_id, offsets in states.offsets.items()
             for number, start in offsets.items()
         ]
-        results = await self._sharing.states.ask_all(INITIALIZE, asked)
-        failed = _failures((key for key, _ in asked), results)
+        results = await self._sharing.states.ask_all(INITIALIZE, requests)
+        failed = _failures((key for key, _ in requests), results)
         topics = {topic_id: list(offsets) for topic_id, offsets in states.offsets.items()}
         if failed:
             logger.error(
@@ -177,12 +177,12 @@ class ShareGroups:
         return {(key.topic_id, key.partition): result for key, result in zip(keys, results, strict=True)}
 
     async def end_offsets(
-        self, image: Image, wanted: Iterable[TopicIdPartition]
+        self, image: Image, partitions: Iterable[TopicIdPartition]
     ) -> dict[TopicIdPartition, int | ApiError]:
         """Return the end offsets of partitions, from their leaders."""
         ends: dict[TopicIdPartition, int | ApiError] = {}
         elsewhere: dict[int, list[TopicIdPartition]] = {}
-        for topic_id, number in wanted:
+        for topic_id, number in partitions:
             topic = image.topic_by_id(topic_id)
             leader = -1 if topic is None else topic.partitions[number].leader
             if leader == self._partitions.broker_id:
@@ -199,14 +199,16 @@ class ShareGroups:
                 )
             else:
                 elsewhere.setdefault(leader, []).append((topic_id, number))
-        for leader, asked in elsewhere.items():
-            ends.update(await self._end_offsets_at(leader, asked, image))
+        for leader, remote_partitions in elsewhere.items():
+            ends.update(await self._end_offsets_at(leader, remote_partitions, image))
         return ends
 
     async def _end_offsets_at(
-        self, leader: int, asked: Sequence[TopicIdPartition], image: Image
+        self, leader: int, partitions: Sequence[TopicIdPartition], image: Image
     ) -> dict[TopicIdPartition, int | ApiError]:
-        names = {topic.name: topic_id for topic_id, _ in asked if (topic := image.topic_by_id(topic_id)) is not None}
+        names = {
+            topic.name: topic_id for topic_id, _ in partitions if (topic := image.topic_by_id(topic_id)) is not None
+        }
         request = ListOffsetsRequest(
             replica_id=-1,
             topics=[
@@ -214,8 +216,8 @@ class ShareGroups:
                     name=name,
                     partitions=[
                         ListOffsetsPartition(partition_index=number, timestamp=_LATEST)
-                        for each, number in asked
-                        if each == topic_id
+                        for partition_topic_id, number in partitions
+                        if partition_topic_id == topic_id
                     ],
                 )
                 for name, topic_id in names.items()
@@ -224,7 +226,7 @@ class ShareGroups:
         try:
             response = await self._sharing.links.send(leader, request)
         except ApiError as error:
-            return dict.fromkeys(asked, error)
+            return dict.fromkeys(partitions, error)
         return {
             (names[topic.name], part.partition_index): by_code(part.error_code)() if part.error_code else part.offset
             for topic in response.topics

@@ -114,8 +114,8 @@ class LedSharePartition:
 
     async def load(self) -> None:
         """Load the state from the share coordinator, and determine the start offset if it has none."""
-        asked = reading.PartitionData(partition=self.key.partition, leader_epoch=self.leader_epoch)
-        (result,) = await self._dependencies.states.ask_all(READ, [(self.key, asked)])
+        data = reading.PartitionData(partition=self.key.partition, leader_epoch=self.leader_epoch)
+        (result,) = await self._dependencies.states.ask_all(READ, [(self.key, data)])
         try:
             if isinstance(result, ApiError):
                 raise _member_error(result)

@@ -66,12 +66,12 @@ class ShareReader(WatchSet):
         """Whether there are unchanged share partitions, which may change at any time."""
         return len(self.changed) < len(self.watches)
 
-    def update(self, wanted: Iterable[TopicIdPartition], forgotten: Iterable[TopicIdPartition]) -> None:
+    def update(self, added: Iterable[TopicIdPartition], removed: Iterable[TopicIdPartition]) -> None:
         """Apply the partitions added to the session and removed from it."""
-        for topic_partition in wanted:
+        for topic_partition in added:
             if topic_partition not in self.watches:
                 self.watches[topic_partition] = ShareWatch(self, topic_partition)
-        for topic_partition in forgotten:
+        for topic_partition in removed:
             watch = self.watches.pop(topic_partition, None)
             if watch is not None:
                 self.set_able(watch, is_able=False)

@@ -145,7 +145,7 @@ class Sharing:
     def begin_session(
         self,
         key: SessionKey,
-        wanted: Sequence[tuple[TopicIdPartition, str | None]],
+        added: Sequence[tuple[TopicIdPartition, str | None]],
         client: Hashable,
         *,
         has_acks: bool,
@@ -154,7 +154,7 @@ class Sharing:
         """Begin a session; it replaces the one that the member may have."""
         old = self.sessions.sessions.get(key)
         try:
-            session = self.sessions.begin(key, wanted, client, has_acks=has_acks, slots=slots)
+            session = self.sessions.begin(key, added, client, has_acks=has_acks, slots=slots)
         finally:
             if old is not None and self.sessions.sessions.get(key) is not old:
                 self._release(old)
@@ -164,12 +164,12 @@ class Sharing:
     def update_session(
         self,
         session: Session,
-        wanted: Sequence[tuple[TopicIdPartition, str | None]],
-        forgotten: Sequence[TopicIdPartition],
+        added: Sequence[tuple[TopicIdPartition, str | None]],
+        removed: Sequence[TopicIdPartition],
     ) -> None:
         """Apply the partitions that a request adds to a session and removes from it."""
-        session.update(wanted, forgotten)
-        self._readers[session].update([topic_partition for topic_partition, _ in wanted], forgotten)
+        session.update(added, removed)
+        self._readers[session].update([topic_partition for topic_partition, _ in added], removed)
 
     def reader(self, session: Session, fetch_inputs: object) -> ShareReader:
         """Return a session's reader; it checks all its share partitions again if the inputs of the fetch changed."""
@@ -195,7 +195,7 @@ class Sharing:
     def fetch(
         self,
         reader: ShareReader,
-        asked: AcquireRequest,
+        request: AcquireRequest,
         *,
         refused: Collection[TopicIdPartition],
         max_wait_ms: int,
@@ -206,7 +206,7 @@ class Sharing:
         """Fetch records for a member, at once or when there are some; loading share partitions are left out."""
         session, key = reader.session, reader.session.key
         watches = [watch for watch in reader.changed_in_order() if watch.topic_partition not in refused]
-        if not (watches or reader.has_quiet) or asked.max_records == 0 or max_bytes == 0:
+        if not (watches or reader.has_quiet) or request.max_records == 0 or max_bytes == 0:
             done({})
             return
         failed: dict[TopicIdPartition, ApiError] = {}
@@ -220,7 +220,7 @@ class Sharing:
         committed = reads_committed(self._partitions.image, key.group_id)
         fetch = ShareFetch(
             reader,
-            asked,
+            request,
             refused=refused,
             failed=failed,
             min_bytes=min_bytes,

@@ -155,11 +155,11 @@ class ShareStateClient:
         self._ask(_Question(operation, key, data, done, self._now_ms() + _GIVE_UP_MS))
 
     async def ask_all(
-        self, operation: ShareStateOperation, asked: Sequence[tuple[SharePartitionKey, Any]]
+        self, operation: ShareStateOperation, requests: Sequence[tuple[SharePartitionKey, Any]]
     ) -> list[Any]:
         """Return the results for share partitions in order, with an ApiError for each failure."""
         futures = []
-        for key, data in asked:
+        for key, data in requests:
             future = self._loop.create_future()
             futures.append(future)
             self.ask(operation, key, data, partial(_resolve, future))

@@ -129,8 +129,8 @@ class TransactionChecks:
         def decide(state: TransactionsState) -> Decision[PartitionErrors]:
             id_, producer_id, epoch, partitions, *_ = question
             if question.is_check:
-                found = verify_partitions(state, id_, producer_id, epoch, partitions)
-                return Decision((), {partition: error for partition, error in found.items() if error is not None})
+                errors = verify_partitions(state, id_, producer_id, epoch, partitions)
+                return Decision((), {partition: error for partition, error in errors.items() if error is not None})
             nothing: PartitionErrors = {}
             return add_partitions(
                 state,

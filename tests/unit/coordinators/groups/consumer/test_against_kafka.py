@@ -145,7 +145,7 @@ class Walk:
         }
 
 
-def test_assignors_come_to_the_same(tmp_path: Path) -> None:
+def test_assignors_agree_with_kafkas(tmp_path: Path) -> None:
     questions, ours = [], []
     for seed in range(WALKS):
         walk = Walk(seed)
@@ -159,7 +159,7 @@ def test_assignors_come_to_the_same(tmp_path: Path) -> None:
     assert {question["assignor"] for question in questions} == {"uniform", "range"}
 
 
-def test_the_hash_of_topics_is_kafkas(tmp_path: Path) -> None:
+def test_the_hash_of_topics_equals_kafkas(tmp_path: Path) -> None:
     source = random.Random(7)
     questions, ours = [], []
     for _ in range(20):
@@ -202,7 +202,7 @@ def _image(racks: dict[int, str | None], topics: dict[str, list[tuple[int, ...]]
     return Image(topics=Map({topic.name: topic for topic in made}), brokers=Map(brokers))
 
 
-def test_regular_expressions_are_kafkas(tmp_path: Path) -> None:
+def test_regular_expressions_match_as_in_kafka(tmp_path: Path) -> None:
     answers = ask_kafka(tmp_path, [{"ask": "regex", "regex": regex, "names": NAMES} for regex in REGEXES])
     differing = {}
     for regex, theirs in zip(REGEXES, answers, strict=True):

@@ -40,7 +40,7 @@ def pair(world: World) -> tuple[SimulatedConsumer, SimulatedConsumer]:
     return consumers
 
 
-def test_a_first_member_writes_its_group_down() -> None:
+def test_the_first_member_writes_the_group_record() -> None:
     world = World({"t": 2})
     reply = world.join("a")
     assert (reply.member_id, reply.member_epoch, reply.heartbeat_interval_ms) == ("a", 2, 5000)
@@ -54,7 +54,7 @@ def test_a_first_member_writes_its_group_down() -> None:
     ]
 
 
-def test_a_heartbeat_at_rest_writes_nothing() -> None:
+def test_a_heartbeat_of_a_stable_group_writes_nothing() -> None:
     world = World({"t": 2}, **AT_ONCE)
     a, _ = pair(world)
     before, state = len(world.log), world.state
@@ -64,7 +64,7 @@ def test_a_heartbeat_at_rest_writes_nothing() -> None:
     assert world.state is state
 
 
-def test_up_to_version_0_the_coordinator_makes_ids() -> None:
+def test_in_version_0_the_coordinator_generates_member_ids() -> None:
     world = World({"t": 1})
     request = ConsumerGroupHeartbeatRequest(
         group_id=GROUP, rebalance_timeout_ms=1, subscribed_topic_names=["t"], topic_partitions=[]
@@ -89,7 +89,7 @@ def test_a_silent_member_is_fenced_when_its_session_ends() -> None:
     assert len(b.partitions()) == 4
 
 
-def test_a_session_is_the_groups_own() -> None:
+def test_the_session_timeout_is_the_groups_own() -> None:
     world = World({"t": 1}, group_consumer_min_session_timeout_ms=10_000)
     world.configure(GROUP, consumer_session_timeout_ms="11000")
     world.join("a")
@@ -104,7 +104,7 @@ def test_a_session_is_the_groups_own() -> None:
     assert world.group().members
 
 
-def test_whoever_does_not_give_up_in_time_is_fenced() -> None:
+def test_a_member_that_does_not_revoke_partitions_in_time_is_fenced() -> None:
     world = World({"t": 2}, **AT_ONCE)
     world.join("a", rebalance_timeout_ms=20_000)
     world.join("b")
@@ -120,7 +120,7 @@ def test_whoever_does_not_give_up_in_time_is_fenced() -> None:
     assert world.assigned(world.beat("b", 3)) == {"t": [0, 1]}
 
 
-def test_giving_up_ends_the_wait() -> None:
+def test_revoking_partitions_ends_the_wait() -> None:
     world = World({"t": 2}, **AT_ONCE)
     world.join("a", rebalance_timeout_ms=20_000)
     world.join("b")
@@ -130,7 +130,7 @@ def test_giving_up_ends_the_wait() -> None:
     assert "a" in world.group().members
 
 
-def test_timeouts_begin_anew_with_a_new_coordinator() -> None:
+def test_timeouts_restart_with_a_new_coordinator() -> None:
     world = World({"t": 2}, **AT_ONCE)
     world.join("a", rebalance_timeout_ms=20_000)
     world.join("b")
@@ -145,7 +145,7 @@ def test_timeouts_begin_anew_with_a_new_coordinator() -> None:
     assert not world.group().members
 
 
-def test_a_lost_answer_does_no_harm() -> None:
+def test_a_lost_response_is_harmless() -> None:
     world = World({"t": 4}, **AT_ONCE)
     world.join("a")
     world.join("b")
@@ -159,7 +159,7 @@ def test_a_lost_answer_does_no_harm() -> None:
         world.beat("a", 2, {"t": [0, 1, 2, 3]})
 
 
-def test_many_members_cost_one_target_an_interval() -> None:
+def test_many_members_cause_one_target_an_interval() -> None:
     world = World({"t": 100})
     for number in range(50):
         world.join(f"m{number}")
@@ -172,7 +172,7 @@ def test_many_members_cost_one_target_an_interval() -> None:
     assert world.group().target_epoch == world.group().epoch
 
 
-def test_a_full_group_takes_nobody_in() -> None:
+def test_a_full_group_rejects_new_members() -> None:
     world = World({"t": 1}, group_consumer_max_size=2)
     world.join("a")
     world.join("b")

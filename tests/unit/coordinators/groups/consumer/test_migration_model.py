@@ -87,7 +87,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_group_of_both_kinds_comes_to_rest(seed: int) -> None:
+def test_a_group_of_both_protocols_converges(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(STEPS):
         walk.step()
@@ -123,7 +123,7 @@ def code_of(ticket: Ticket | None) -> int | None:
     return None if ticket.answered is None else int(ticket.answered.error_code)
 
 
-def test_who_waits_for_a_generation_is_sent_back() -> None:
+def test_members_waiting_for_a_generation_must_join_again() -> None:
     world = World({"t0": 5, "t1": 3}, group_initial_rebalance_delay_ms=1_000)
     waiting = ClassicConsumer(world, TOPICS, is_cooperative=False)
     waiting.beat()  # it is given an id
@@ -136,7 +136,7 @@ def test_who_waits_for_a_generation_is_sent_back() -> None:
     assert isinstance(world.state.groups[GROUP], ConsumerGroup)
 
 
-def test_who_waits_for_an_assignment_is_sent_back() -> None:
+def test_members_waiting_for_an_assignment_must_join_again() -> None:
     world = World({"t0": 5, "t1": 3}, group_initial_rebalance_delay_ms=0)
     first, second = (ClassicConsumer(world, TOPICS, is_cooperative=False) for _ in range(2))
     for each in (first, second, first, second, first, second):
@@ -155,7 +155,7 @@ def _is_follower(consumer: ClassicConsumer) -> bool:
     return joining is not None and joining.answered is not None and joining.answered.leader != consumer.id
 
 
-def test_a_policy_keeps_groups_as_they_are() -> None:
+def test_the_migration_policy_prevents_conversions() -> None:
     world = World({"t0": 1}, group_initial_rebalance_delay_ms=0, group_consumer_migration_policy="disabled")
     old = ClassicConsumer(world, ["t0"], is_cooperative=False)
     for _ in range(6):

@@ -129,7 +129,7 @@ def recorded(group: ConsumerGroup) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_group_comes_to_rest(seed: int) -> None:
+def test_a_group_converges(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(STEPS):
         walk.step()

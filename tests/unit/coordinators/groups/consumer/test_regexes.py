@@ -12,7 +12,7 @@ from tests.unit.coordinators.groups.consumer.world import World
 AT_ONCE = {"group_consumer_assignment_interval_ms": 0}
 
 
-def test_the_first_answer_does_not_wait_for_the_topics() -> None:
+def test_the_first_response_does_not_wait_for_topic_matching() -> None:
     world = World({"t1": 1, "t2": 2, "other": 1}, **AT_ONCE)
     reply = world.join("a", None, subscribed_topic_regex="t[0-9]")
     assert (reply.member_epoch, world.assigned(reply)) == (1, {})
@@ -24,7 +24,7 @@ def test_the_first_answer_does_not_wait_for_the_topics() -> None:
     assert (reply.member_epoch, world.assigned(reply)) == (2, {"t1": [0], "t2": [0, 1]})
 
 
-def test_new_topics_are_found_but_not_more_often_than_allowed() -> None:
+def test_new_topics_are_matched_at_most_at_the_refresh_interval() -> None:
     world = World({"t1": 1}, **AT_ONCE)
     a = SimulatedConsumer(world, "a", [], regex="t.*")
     for _ in range(3):
@@ -51,7 +51,7 @@ def test_new_topics_are_found_but_not_more_often_than_allowed() -> None:
     assert world.group().resolved_regexes["t.*"].version == world.image.offset
 
 
-def test_an_expression_is_forgotten_with_its_last_member() -> None:
+def test_an_expression_is_deleted_with_its_last_member() -> None:
     world = World({"t1": 1}, **AT_ONCE)
     world.join("a", None, subscribed_topic_regex="t.*")
     world.join("b", None, subscribed_topic_regex="t.*")
@@ -64,7 +64,7 @@ def test_an_expression_is_forgotten_with_its_last_member() -> None:
     assert any(isinstance(key, ConsumerGroupRegularExpressionKey) for key in keys)
 
 
-def test_topics_that_the_member_may_not_see_are_not_found() -> None:
+def test_topics_that_the_member_may_not_describe_do_not_match() -> None:
     world = World({"t1": 1, "t2": 1}, **AT_ONCE)
     world.hidden = {"t2"}
     world.join("a", None, subscribed_topic_regex="t.*")
@@ -72,7 +72,7 @@ def test_topics_that_the_member_may_not_see_are_not_found() -> None:
     assert world.group().resolved_regexes["t.*"].topics == {"t1"}
 
 
-def test_names_and_expressions_add_up() -> None:
+def test_names_and_expressions_combine() -> None:
     world = World({"t1": 1, "t2": 1, "x": 1}, **AT_ONCE)
     a = SimulatedConsumer(world, "a", ["x", "t1"], regex="t.*")
     for _ in range(4):
@@ -81,7 +81,7 @@ def test_names_and_expressions_add_up() -> None:
     assert len(a.partitions()) == 3
 
 
-def test_a_group_that_is_gone_needs_no_topics() -> None:
+def test_an_empty_group_resolves_no_expressions() -> None:
     world = World({"t1": 1})
     world.join("a", None, subscribed_topic_regex="t.*")
     world.leave("a")
@@ -89,7 +89,7 @@ def test_a_group_that_is_gone_needs_no_topics() -> None:
     assert not world.group().resolved_regexes
 
 
-def test_an_expression_that_is_none_is_refused() -> None:
+def test_a_malformed_expression_is_rejected() -> None:
     world = World({"t1": 1})
     with pytest.raises(InvalidRegularExpression, match="missing closing"):
         world.join("a", None, subscribed_topic_regex="t(")

@@ -29,7 +29,7 @@ class ShareWalk(Walk):
         }
 
 
-def test_the_simple_assignor_comes_to_the_same(tmp_path: Path) -> None:
+def test_the_simple_assignor_agrees_with_kafkas(tmp_path: Path) -> None:
     questions, ours = [], []
     for seed in range(WALKS):
         walk = ShareWalk(seed)

@@ -57,7 +57,7 @@ class ShareWorld(World):
         return group
 
 
-def test_a_partition_is_assigned_when_its_state_is_there() -> None:
+def test_a_partition_is_assigned_once_it_is_initialized() -> None:
     world = ShareWorld({"t": 2})
     beat = world.say("a", 0, "t")
     assert world.read_by(beat) == {}
@@ -73,7 +73,7 @@ def test_a_partition_is_assigned_when_its_state_is_there() -> None:
     assert world.read_by(world.say("a", 4)) == {"t": [0, 1, 2]}
 
 
-def test_what_could_not_be_made_is_asked_for_again() -> None:
+def test_a_failed_initialization_is_retried() -> None:
     world = ShareWorld({"t": 1})
     beat = world.say("a", 0, "t")
     assert beat.states is not None
@@ -84,7 +84,7 @@ def test_what_could_not_be_made_is_asked_for_again() -> None:
     assert world.say("a", 2).states is not None, "nobody said what became of it"
 
 
-def test_a_member_that_falls_silent_is_fenced_also_by_the_next_coordinator() -> None:
+def test_a_silent_member_is_fenced_even_by_the_next_coordinator() -> None:
     world = ShareWorld({"t": 1})
     world.say("a", 0, "t")
     world.say("b", 0, "t")
@@ -100,7 +100,7 @@ def test_a_member_that_falls_silent_is_fenced_also_by_the_next_coordinator() -> 
     assert world.share_group.is_empty
 
 
-def test_who_takes_over_knows_all_that_was_written() -> None:
+def test_the_next_coordinator_has_everything_written() -> None:
     world = ShareWorld({"t": 2, "u": 1})
     for member in ("a", "b", "c"):
         beat = world.say(member, 0, "t", "u")

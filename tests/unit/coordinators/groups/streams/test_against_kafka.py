@@ -105,7 +105,7 @@ class Walk:
         }
 
 
-def test_the_assignor_comes_to_the_same(tmp_path: Path) -> None:
+def test_the_sticky_assignor_agrees_with_kafkas(tmp_path: Path) -> None:
     questions, ours = [], []
     for seed in range(WALKS):
         walk = Walk(seed)
@@ -203,7 +203,7 @@ def image_of(topics: dict[str, int]) -> Image:
     )
 
 
-def test_topologies_come_to_the_same(tmp_path: Path) -> None:
+def test_topologies_agree_with_kafkas(tmp_path: Path) -> None:
     source = random.Random(11)
     questions = [some_topology(source) for _ in range(TOPOLOGIES)]
     seen = set()

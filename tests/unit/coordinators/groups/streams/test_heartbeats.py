@@ -36,7 +36,7 @@ def settled(world: World, member: str = "a") -> HeartbeatReply:
     return say(world, member, group_of(world).members[member].epoch)
 
 
-def test_tasks_come_when_the_internal_topics_are_there(world: World) -> None:
+def test_tasks_are_assigned_once_the_internal_topics_exist(world: World) -> None:
     first = join(world, "a")
     assert statuses(first) == [StreamsStatus.MISSING_INTERNAL_TOPICS]
     assert first.response.active_tasks == []
@@ -52,20 +52,20 @@ def test_tasks_come_when_the_internal_topics_are_there(world: World) -> None:
     assert group_of(world).state_name == "Stable"
 
 
-def test_missing_sources_are_told_and_nothing_is_made(world: World) -> None:
+def test_missing_source_topics_are_reported_and_not_created(world: World) -> None:
     heard = join(world, "a", word_count("nowhere"))
     assert statuses(heard) == [StreamsStatus.MISSING_SOURCE_TOPICS]
     assert not heard.missing
 
 
-def test_an_internal_topic_of_another_width_is_told(world: World) -> None:
+def test_an_internal_topic_with_another_partition_count_is_reported(world: World) -> None:
     world.set_topic("counts-changelog", 2)
     heard = join(world, "a")
     assert statuses(heard) == [StreamsStatus.INCORRECTLY_PARTITIONED_TOPICS]
     assert not heard.missing
 
 
-def test_who_brings_an_older_topology_is_told_and_another_one_is_refused(world: World) -> None:
+def test_an_older_topology_is_reported_and_a_different_one_rejected(world: World) -> None:
     create_missing(world, join(world, "a", word_count(epoch=2)))
     assert StreamsStatus.STALE_TOPOLOGY in statuses(join(world, "b", word_count(epoch=1)))
     with pytest.raises(InvalidRequest, match="Topology updates are not supported yet"):
@@ -86,7 +86,7 @@ def test_the_first_target_waits_for_more_members() -> None:
     assert len(tasks) == 6
 
 
-def test_more_standbys_are_a_new_epoch(world: World) -> None:
+def test_a_new_number_of_standbys_bumps_the_epoch(world: World) -> None:
     settled(world)
     join(world, "b")
     before = group_of(world).epoch
@@ -96,7 +96,7 @@ def test_more_standbys_are_a_new_epoch(world: World) -> None:
     assert any(target.standby for target in group_of(world).targets.values())
 
 
-def test_a_task_is_handed_over_when_its_owner_has_let_go(world: World) -> None:
+def test_a_task_moves_once_its_owner_has_revoked_it(world: World) -> None:
     settled(world)
     joined = join(world, "b").response
     assert joined.active_tasks == []
@@ -111,7 +111,7 @@ def test_a_task_is_handed_over_when_its_owner_has_let_go(world: World) -> None:
     assert not got & kept
 
 
-def test_who_does_not_let_go_in_time_is_fenced(world: World) -> None:
+def test_a_member_that_does_not_revoke_tasks_in_time_is_fenced(world: World) -> None:
     settled(world)
     join(world, "b")
     say(world, "a", group_of(world).members["a"].epoch)
@@ -123,7 +123,7 @@ def test_who_does_not_let_go_in_time_is_fenced(world: World) -> None:
     assert set(group_of(world).members) == {"b"}
 
 
-def test_a_wish_to_stop_is_told_to_all_until_the_last_is_gone(world: World) -> None:
+def test_a_shutdown_request_reaches_all_members(world: World) -> None:
     settled(world)
     join(world, "b")
     assert StreamsStatus.SHUTDOWN_APPLICATION in statuses(
@@ -135,7 +135,7 @@ def test_a_wish_to_stop_is_told_to_all_until_the_last_is_gone(world: World) -> N
     assert statuses(join(world, "c")) == []
 
 
-def test_endpoints_are_told_when_they_change(world: World) -> None:
+def test_changed_endpoints_are_in_the_response(world: World) -> None:
     settled(world)
     joined = join(world, "b", user_endpoint=Endpoint(host="here", port=81)).response
     assert joined.endpoint_information_epoch == 1
@@ -145,7 +145,7 @@ def test_endpoints_are_told_when_they_change(world: World) -> None:
     assert say(world, "b", epoch, endpoint_information_epoch=1).response.partitions_by_user_endpoint is None
 
 
-def test_commits_of_an_older_epoch_count_for_tasks_that_were_kept(world: World) -> None:
+def test_commits_of_an_older_epoch_succeed_for_kept_tasks(world: World) -> None:
     settled(world)
     old = group_of(world).members["a"].epoch
     join(world, "b")
@@ -191,7 +191,7 @@ def test_a_heartbeat_that_changes_nothing_writes_nothing(world: World) -> None:
     assert len(world.written) == before
 
 
-def test_a_group_that_took_over_looks_at_its_topics_again(world: World) -> None:
+def test_a_loaded_group_looks_at_its_topics_again(world: World) -> None:
     settled(world)
     world.reload()
     say(world, "a", group_of(world).members["a"].epoch)

@@ -103,7 +103,7 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_an_active_task_has_one_owner_and_the_group_comes_to_rest(seed: int) -> None:
+def test_an_active_task_has_one_owner_and_the_group_converges(seed: int) -> None:
     walk = Walk(seed)
     for _ in range(STEPS):
         walk.step()
@@ -115,7 +115,7 @@ def test_an_active_task_has_one_owner_and_the_group_comes_to_rest(seed: int) -> 
     walk.check_rest()
 
 
-def test_what_is_loaded_is_what_was_there() -> None:
+def test_the_loaded_state_equals_the_original() -> None:
     walk = Walk(3)
     for _ in range(STEPS):
         walk.step()
