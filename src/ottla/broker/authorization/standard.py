@@ -105,7 +105,7 @@ class StandardAuthorizer:
 
     def authorize_any(self, request: AuthorizableRequest, operation: Operation, resource_type: ResourceType) -> bool:
         """Return whether an ACL allows a name that no ACL denies. The resource need not exist."""
-        any_name = Action(operation, resource_type, "hardcode", references=0, log_if_denied=False)
+        any_name = Action(operation, resource_type, "hardcode", references=0, log_if_denied=False)  # Kafka's name, too
         if self.authorize(request, [any_name])[0]:
             return True
         client = request.client
