@@ -1,4 +1,4 @@
-"""Workers, their queue, and what a full queue does to the sockets: real nodes, and clients with plain sockets."""
+"""Request workers, their queue, and back pressure on sockets when the queue is full, on real nodes."""
 
 import fcntl
 import random
@@ -218,7 +218,7 @@ def test_a_full_queue_stops_the_sockets_and_drains_in_order(tmp_path: Path) -> N
         assert idle['kafka_network_requestmetrics_requestqueuetimems_sum{request="Produce"}'] > 300
 
 
-def test_what_waits_for_others_holds_no_worker(tmp_path: Path) -> None:
+def test_waiting_requests_occupy_no_worker(tmp_path: Path) -> None:
     """Waiting fetches and a produce that wants more replicas in time leave the one worker to others."""
     with running(tmp_path, num_io_threads="1", queued_max_requests="1") as node, clients(node, 30) as (*waiting, other):
         for client in waiting:
@@ -255,7 +255,7 @@ def test_the_controllers_requests_do_not_wait_for_the_brokers_workers(tmp_path: 
         assert found["ottla_request_handler_busy_seconds_total"] > 1
 
 
-def test_the_number_of_workers_and_threads_changes_while_a_node_runs(tmp_path: Path) -> None:
+def test_num_io_threads_can_change_while_a_node_runs(tmp_path: Path) -> None:
     with running(tmp_path, num_io_threads="1") as node:
 
         def busy_with(count: int) -> Exposition:
@@ -281,7 +281,7 @@ def test_the_number_of_workers_and_threads_changes_while_a_node_runs(tmp_path: P
         assert (found[POOL], found['ottla_request_threads{pool="broker"}']) == (2, 2)
 
 
-def test_a_node_stops_in_order_while_its_queue_is_full(tmp_path: Path) -> None:
+def test_a_node_stops_cleanly_with_a_full_queue(tmp_path: Path) -> None:
     with running(tmp_path, num_io_threads="1", queued_max_requests="1") as node, clients(node, 8) as slow:
         for client in slow:
             client.send(*[produce(SLOW, HEAVY)] * 2)
@@ -289,7 +289,7 @@ def test_a_node_stops_in_order_while_its_queue_is_full(tmp_path: Path) -> None:
         node.stop()
 
 
-def test_pipelined_requests_of_one_connection_do_not_keep_others_waiting(tmp_path: Path) -> None:
+def test_pipelined_requests_do_not_block_other_connections(tmp_path: Path) -> None:
     """Thousands of requests come at once behind one that holds the only worker; another client gets its turn."""
     with running(tmp_path, num_io_threads="1") as node, clients(node, 2) as (greedy, other):
         greedy.send(produce(SLOW, HEAVY), *[(MetadataRequest(topics=[]), 9)] * 5000)

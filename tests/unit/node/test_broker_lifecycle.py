@@ -1,4 +1,4 @@
-"""A broker's life in the cluster, with a controller whose answers the test makes."""
+"""Registration, heartbeats and controlled shutdown of a broker, with a scripted controller."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

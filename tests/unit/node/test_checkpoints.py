@@ -1,4 +1,4 @@
-"""High watermarks are written down while a node runs, and not only when it stops."""
+"""High watermarks are checkpointed while a node runs, not only when it stops."""
 
 import time
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.unit.node.test_node_process import SETTINGS
 TIMEOUT_S = 20.0
 
 
-def test_high_watermarks_are_written_down_at_their_interval(tmp_path: Path) -> None:
+def test_high_watermarks_are_checkpointed_at_their_interval(tmp_path: Path) -> None:
     node = OttlaNode(tmp_path, {**SETTINGS, "replica.high.watermark.checkpoint.interval.ms": "100"})
     node.format()
     checkpoint = node.directory / "replication-offset-checkpoint"

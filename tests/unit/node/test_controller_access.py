@@ -1,4 +1,4 @@
-"""The ways from a node to the active controller: waiting for one, speaking for clients, registering one's own."""
+"""Requests to the active controller: waiting for one, forwarding for clients, and registering a controller."""
 
 import asyncio
 from collections.abc import Coroutine

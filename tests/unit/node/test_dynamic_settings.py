@@ -1,4 +1,4 @@
-"""Settings that change while a node runs: which changes are taken, and what they do."""
+"""Dynamic broker settings: which changes are accepted, and what they change."""
 
 import asyncio
 import weakref

@@ -1,4 +1,4 @@
-"""How long the events of coordinators and of the controller take, as a real node shows it."""
+"""The durations of coordinator and controller events on a real node."""
 
 import time
 
@@ -12,7 +12,7 @@ from tests.unit.node.test_heavy_batches import create
 
 
 @pytest.mark.parametrize("transactional_id", ["mover"])
-def test_events_of_coordinators_and_controller_move_their_figures(
+def test_events_of_coordinators_and_controller_are_measured(
     node: OttlaNode,  # noqa: F811 (the fixture)
     transactional_id: str,
 ) -> None:

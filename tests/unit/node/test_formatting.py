@@ -1,4 +1,4 @@
-"""Formatting: which files a new node gets, what is in them, and what is never formatted away."""
+"""Formatting: which files a new node gets, what they contain, and what is never overwritten."""
 
 import base64
 import errno
@@ -65,7 +65,7 @@ def features_of(directory: Path) -> dict[str, int]:
     return {record.name: record.feature_level for record in records if isinstance(record, FeatureLevelRecord)}
 
 
-def test_every_directory_is_marked_with_an_id_of_its_own(tmp_path: Path) -> None:
+def test_every_directory_gets_its_own_id(tmp_path: Path) -> None:
     settings = node(tmp_path, {**STATIC, "metadata.log.dir": f"{tmp_path}/m"}, "a,b")
     formatted = format_directories(settings, CLUSTER_ID)
     assert formatted.directories == (
@@ -101,7 +101,7 @@ def test_an_old_release_starts_with_its_features(tmp_path: Path) -> None:
     }
 
 
-def test_a_quorum_of_one_is_written_down(tmp_path: Path) -> None:
+def test_a_standalone_quorum_is_stored(tmp_path: Path) -> None:
     formatted = format_directories(node(tmp_path, DYNAMIC), CLUSTER_ID, standalone=True, now_ms=lambda: 1234)
     assert formatted.directories[0].purpose == "dynamic metadata voter directory"
     header, version, voters, footer = messages_in(tmp_path / "a" / FIRST_SNAPSHOT)
@@ -115,7 +115,7 @@ def test_a_quorum_of_one_is_written_down(tmp_path: Path) -> None:
     assert voter.supported == (0, 1)
 
 
-def test_the_first_controllers_have_the_directories_they_were_given(tmp_path: Path) -> None:
+def test_initial_controllers_get_the_given_directory_ids(tmp_path: Path) -> None:
     first, second = TWO_DIRECTORIES
     text = f"2@[::1]:9094:{second}, 1@localhost:9093:{first}"
     format_directories(node(tmp_path, DYNAMIC, "a,b"), CLUSTER_ID, initial_controllers=text)
@@ -129,7 +129,7 @@ def test_the_first_controllers_have_the_directories_they_were_given(tmp_path: Pa
     ]
 
 
-def test_a_node_that_joins_later_knows_no_voters(tmp_path: Path) -> None:
+def test_a_node_that_joins_later_stores_no_voters(tmp_path: Path) -> None:
     format_directories(node(tmp_path, DYNAMIC), CLUSTER_ID, no_initial_controllers=True)
     assert not (tmp_path / "a" / FIRST_SNAPSHOT).exists()
 
@@ -164,7 +164,7 @@ def test_a_node_that_joins_later_knows_no_voters(tmp_path: Path) -> None:
         (STATIC, {"scram": ["SCRAM-SHA-256=name"]}, "square brackets"),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing(
+def test_invalid_arguments_leave_nothing_behind(
     tmp_path: Path, given: Mapping[str, str], arguments: Mapping[str, object], words: str
 ) -> None:
     with pytest.raises(FormattingRefused, match=words):
@@ -172,7 +172,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_formatted_directory_is_left_alone(tmp_path: Path) -> None:
+def test_a_formatted_directory_is_not_changed(tmp_path: Path) -> None:
     format_directories(node(tmp_path, STATIC), CLUSTER_ID)
     before = meta_of(tmp_path / "a")
     both = node(tmp_path, STATIC, "a,b")
@@ -201,13 +201,13 @@ def test_the_directory_of_another_node_or_cluster_is_refused(tmp_path: Path) -> 
     assert not (tmp_path / "b").exists()
 
 
-def test_what_is_in_the_way_is_named(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("a file")
     with pytest.raises(FormattingRefused, match="/a cannot be formatted: it is not a directory"):
         format_directories(node(tmp_path, STATIC), CLUSTER_ID)
 
 
-def test_a_directory_that_cannot_be_read_does_not_keep_the_others_waiting() -> None:
+def test_an_unreadable_directory_does_not_block_the_others() -> None:
     class BrokenDisk(SimulatedDisk):
         def open(self, path: str) -> int:
             if path.startswith("/data/b"):
@@ -227,7 +227,7 @@ def test_an_empty_cluster_id_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("calls", range(1, 32))
-def test_after_power_loss_a_directory_is_whole_or_can_be_formatted(calls: int) -> None:
+def test_after_power_loss_a_directory_is_complete_or_can_be_formatted(calls: int) -> None:
     settings = node(Path("/data/deep"), DYNAMIC, "a,b")
     disk = SimulatedDisk(seed=calls)
     disk.crash_after(calls)
@@ -251,11 +251,11 @@ def check_whole(disk: SimulatedDisk, settings: NodeSettings) -> int:
     return count
 
 
-def test_bootstrap_of_a_directory_without_the_file_is_the_newest_release(tmp_path: Path) -> None:
+def test_a_missing_bootstrap_file_means_the_newest_release(tmp_path: Path) -> None:
     assert read_bootstrap(DISK, str(tmp_path)) == [FeatureLevelRecord(name="metadata.version", feature_level=30)]
 
 
-def test_a_broken_bootstrap_is_named(tmp_path: Path) -> None:
+def test_a_corrupt_bootstrap_file_is_named(tmp_path: Path) -> None:
     format_directories(node(tmp_path, STATIC), CLUSTER_ID)
     path = tmp_path / "a" / "bootstrap.checkpoint"
     content = bytearray(path.read_bytes())
@@ -265,7 +265,7 @@ def test_a_broken_bootstrap_is_named(tmp_path: Path) -> None:
         read_bootstrap(DISK, f"{tmp_path}/a")
 
 
-def test_credentials_let_the_published_client_in(tmp_path: Path) -> None:
+def test_credentials_accept_the_client_of_the_rfc(tmp_path: Path) -> None:
     """The conversation of RFC 7677, section 3."""
     argument = 'SCRAM-SHA-256=[name=user,password="pencil",salt=W22ZaJ0SNY7soEsUEjb6gQ==]'
     format_directories(node(tmp_path, STATIC), CLUSTER_ID, scram=[argument])
@@ -313,7 +313,7 @@ def test_a_bad_credential_is_refused_without_its_password(argument: str) -> None
     assert "hu" not in str(caught.value)
 
 
-def test_cluster_ids_are_22_letters_and_no_option() -> None:
+def test_cluster_ids_have_22_letters_and_no_leading_dash() -> None:
     ids = {random_cluster_id() for _ in range(500)}
     assert len(ids) == 500
     assert all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", each) for each in ids)
@@ -328,7 +328,7 @@ def test_every_release_has_a_level_of_every_feature() -> None:
     assert release_named("3.9.0").name == "3.9-IV0"
 
 
-def test_ids_are_random_uuids_that_no_command_takes_for_an_option() -> None:
+def test_ids_are_random_uuids_without_a_leading_dash() -> None:
     ids = {random_id(Random(seed).randbytes) for seed in range(1000)}
     assert len(ids) == 1000
     assert all(uuid.UUID(bytes=each).version == 4 for each in ids)

@@ -1,4 +1,4 @@
-"""Requests that a broker hands on to the controller, as the controller's figures and its request log show them."""
+"""Forwarded requests in the controller's metrics and request log."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def forwarded(request: object, version: int) -> EnvelopeRequest:
     )
 
 
-def test_a_forwarded_request_is_counted_and_logged_as_itself(node: OttlaNode) -> None:
+def test_a_forwarded_request_is_counted_under_its_own_name(node: OttlaNode) -> None:
     """On the controller with its times; the envelope around it is not counted, unless it cannot be opened, as in Kafka.
 
     A broker that is no controller hands on requests so; here the test does, over the controller's listener.

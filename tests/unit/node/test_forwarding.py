@@ -1,4 +1,4 @@
-"""A client's request in an envelope, and the answer out of one."""
+"""Client requests in envelopes, and the enclosed answers."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Batches that take long to look at: their producers wait, and nobody else does; what is stored keeps its order."""
+"""Batches that take long to validate: only their producers wait, and the order of records is kept."""
 
 import gzip
 import select
@@ -115,7 +115,7 @@ def bomb(size: int = 400 << 20) -> bytearray:
     return data
 
 
-def test_round_trips_of_others_go_on_between_bombs(node: OttlaNode) -> None:
+def test_decompression_bombs_do_not_block_other_requests(node: OttlaNode) -> None:
     create(node, "bombs")
     frame = produce("bombs", bomb())
     with connect(node) as hostile, connect(node) as other:
@@ -134,7 +134,7 @@ def test_round_trips_of_others_go_on_between_bombs(node: OttlaNode) -> None:
         assert served > 10 * BOMBS
 
 
-def test_large_batches_are_recompressed_aside_and_stay_in_order(node: OttlaNode) -> None:
+def test_large_batches_are_recompressed_in_threads_and_stay_in_order(node: OttlaNode) -> None:
     create(node, "squeezed", compression_type="zstd")
     producer = Producer({"bootstrap.servers": node.address, "linger.ms": 50, "batch.size": 500_000})
     count = 3000
@@ -154,7 +154,7 @@ def test_large_batches_are_recompressed_aside_and_stay_in_order(node: OttlaNode)
     assert found == [b"%06d" % number for number in range(count)]
 
 
-def test_heavy_and_light_batches_of_one_request_are_appended_in_their_order(node: OttlaNode) -> None:
+def test_large_and_small_batches_of_one_request_are_appended_in_order(node: OttlaNode) -> None:
     create(node, "mixed")
 
     def heavy(number: int) -> bytearray:
@@ -168,7 +168,7 @@ def test_heavy_and_light_batches_of_one_request_are_appended_in_their_order(node
         assert answers(sock) == [(0, 0), (0, 1), (0, 2), (87, -1), (0, 3), (0, 4)]
 
 
-def test_a_transaction_that_ends_while_its_batch_is_looked_at_takes_it_no_more(node: OttlaNode) -> None:
+def test_a_batch_is_refused_if_its_transaction_ends_during_validation(node: OttlaNode) -> None:
     """Its epoch stays with an older producer, so that nothing else tells a late batch: it would open a transaction."""
     create(node, "late")
 
@@ -231,7 +231,7 @@ def test_a_bomb_without_acks_ends_its_connection(node: OttlaNode) -> None:
         assert sock.recv(1) == b""
 
 
-def test_a_node_stops_in_order_while_batches_are_looked_at(tmp_path: Path) -> None:
+def test_a_node_stops_cleanly_during_validation_of_batches(tmp_path: Path) -> None:
     made = OttlaNode(tmp_path, SETTINGS)
     made.format()
     with made.running():

@@ -1,4 +1,4 @@
-"""Clients that do harm, by accident or on purpose: the node stays alive, quick and small, and others are served."""
+"""Harmful clients, by accident or on purpose: the node stays responsive and small."""
 
 import gzip
 import resource
@@ -112,7 +112,7 @@ def test_impossible_lengths_end_the_connection_at_once(node: OttlaNode, size: in
 @pytest.mark.parametrize(
     "bad", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00" + b"\x01" * 200, b"\xff" * 500]
 )
-def test_other_protocols_and_garbage_are_turned_away(node: OttlaNode, bad: bytes) -> None:
+def test_other_protocols_and_garbage_end_the_connection(node: OttlaNode, bad: bytes) -> None:
     with unharmed(node), connect(node) as sock:
         sock.sendall(bad)
         sock.shutdown(socket.SHUT_WR)
@@ -120,7 +120,7 @@ def test_other_protocols_and_garbage_are_turned_away(node: OttlaNode, bad: bytes
 
 
 @pytest.mark.parametrize(("key", "version"), [(999, 0), (3, 99), (4, 0), (52, 0), (62, 0), (-1, 0)])
-def test_what_is_not_served_to_clients_ends_the_connection(node: OttlaNode, key: int, version: int) -> None:
+def test_an_api_that_is_not_served_ends_the_connection(node: OttlaNode, key: int, version: int) -> None:
     with unharmed(node), connect(node) as sock:
         sock.sendall(framed(key, version, b"\x00" * 50))
         assert answer(sock) == b""
@@ -156,7 +156,7 @@ def test_impossible_counts_end_the_connection(node: OttlaNode, body: bytes) -> N
         assert answer(sock) == b""
 
 
-def test_a_bomb_that_must_be_unpacked_is_refused(node: OttlaNode) -> None:
+def test_a_decompression_bomb_is_refused(node: OttlaNode) -> None:
     create(node, "repacked", {"compression.type": "lz4"})
     batch = build_batch([Record(0, 1, b"k", b"v")])
     bomb = batch[:HEADER_BYTES] + gzip.compress(b"\x00" * (400 * MIB), 9)

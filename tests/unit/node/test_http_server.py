@@ -1,4 +1,4 @@
-"""The port for those who watch a node: what it answers, and how little it puts up with."""
+"""The HTTP server for metrics and health checks: its answers and its limits."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Levels of loggers, as Kafka's BROKER_LOGGER resources have them."""
+"""Logger levels, as Kafka's BROKER_LOGGER resources have them."""
 
 import io
 import logging

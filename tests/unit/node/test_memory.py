@@ -1,4 +1,4 @@
-"""What heavy requests take is bounded, and goes back to the system when they are over."""
+"""The memory of heavy requests is bounded, and returned to the system afterwards."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A node as people run it: a process, its stops and kills."""
+"""A node as a process: clean stops, kills and restarts."""
 
 import signal
 import threading
@@ -78,7 +78,7 @@ class Sender:
             self.acknowledged[partition, offset] = message.value() or b""
 
 
-def test_after_a_stop_in_order_everything_is_there(tmp_path: Path) -> None:
+def test_a_clean_stop_loses_nothing(tmp_path: Path) -> None:
     node = OttlaNode(tmp_path, SETTINGS)
     node.format()
     with node.running():
@@ -95,7 +95,7 @@ def test_after_a_stop_in_order_everything_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are told by /proc")
-def test_a_topic_that_is_deleted_gives_its_room_back(tmp_path: Path) -> None:
+def test_a_deleted_topic_frees_its_disk_space(tmp_path: Path) -> None:
     node = OttlaNode(tmp_path, SETTINGS | {"log.segment.delete.delay.ms": "100"})
     node.format()
     with node.running():
@@ -167,7 +167,7 @@ def _load(sender: Sender, stopping: threading.Event) -> None:
         number += 1
 
 
-def test_a_node_that_cannot_apply_the_metadata_ends_and_says_why(tmp_path: Path) -> None:
+def test_a_node_that_cannot_apply_the_metadata_exits_with_the_reason(tmp_path: Path) -> None:
     node = OttlaNode(tmp_path, SETTINGS)
     node.format()
     with node.running():

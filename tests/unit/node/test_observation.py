@@ -1,4 +1,4 @@
-"""A real node, used through librdkafka and watched through its port."""
+"""The metrics of a real node, used through librdkafka."""
 
 import re
 import signal

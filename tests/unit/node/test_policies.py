@@ -1,4 +1,4 @@
-"""Policies are asked before the controller decides: what they must be asked, and nothing else, and nothing gets by."""
+"""Policies judge requests before the controller decides, and cannot be bypassed."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -78,7 +78,7 @@ def decide(one: OneController, policies: Policies, request: Any, requester: Requ
     return asyncio.run(policies.decide(Controller(one), request, requester))
 
 
-def test_each_question_is_put_once_and_partitions_are_counted_once(one: OneController) -> None:
+def test_each_question_is_asked_once(one: OneController) -> None:
     topics, configs = Judge(), Judge()
     charged: list[int] = []
     requester = Requester("User:ann", is_from_broker=True, charge=charged.append)
@@ -93,14 +93,14 @@ def test_each_question_is_put_once_and_partitions_are_counted_once(one: OneContr
     assert list(one.image.topics) == ["a"]
 
 
-def test_nobody_is_asked_about_what_is_refused_anyway(one: OneController) -> None:
+def test_policies_do_not_judge_invalid_requests(one: OneController) -> None:
     judge = Judge()
     answer = decide(one, Policies(judge, None), creation("a/b", no_such_setting="1"))
     assert answer.topics[0].error_code != PolicyViolation.code
     assert not judge.asked
 
 
-def test_what_changes_while_a_policy_is_asked_counts(one: OneController) -> None:
+def test_changes_during_a_policy_call_are_considered(one: OneController) -> None:
     made = Judge(lambda: one.decide(creation("t")))
     answer = decide(one, Policies(made, None), creation("t"))
     assert [each.error_code for each in answer.topics] == [TopicAlreadyExists.code]
@@ -120,13 +120,13 @@ def test_what_changes_while_a_policy_is_asked_counts(one: OneController) -> None
     ]
 
 
-def test_a_question_without_an_answer_is_a_refusal(one: OneController) -> None:
+def test_an_open_question_is_a_refusal(one: OneController) -> None:
     future = one.active.submit(creation("t"), THIS_NODE, Verdicts(of_topics=True, of_configs=False))
     one.run(100)
     assert [each.error_code for each in future.result().topics] == [PolicyViolation.code]
 
 
-def test_other_requests_go_by_and_a_controller_that_is_not_active_asks_nobody(one: OneController) -> None:
+def test_only_the_active_controller_asks_policies(one: OneController) -> None:
     judge = Judge()
     policies = Policies(judge, judge)
     assert not policies.applies_to(DeleteTopicsRequest())

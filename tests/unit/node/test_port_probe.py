@@ -1,4 +1,4 @@
-"""Whether anything listens where a node was."""
+"""Probes of ports where nodes listen or have stopped."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A node acts on a new image of the metadata in a fixed order: the image is there first, coordinators come last."""
+"""A node applies a new metadata image in a fixed order: the image, replicas, coordinators."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Hosts that quotas name, and the addresses that are held to them."""
+"""Quotas for hosts by name, and the addresses on which they are enforced."""
 
 import asyncio
 from collections.abc import Coroutine

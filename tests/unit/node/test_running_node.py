@@ -1,4 +1,4 @@
-"""Settings of a node that runs take effect, and last; topics come by asking for them. Unmodified clients throughout."""
+"""Dynamic settings and automatic topic creation on a running node, with unmodified clients."""
 
 import socket
 import time
@@ -63,7 +63,7 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_how_large_messages_may_be_is_set_for_all_topics_and_for_one(node: OttlaNode) -> None:
+def test_max_message_bytes_can_be_set_for_all_topics_or_one(node: OttlaNode) -> None:
     admin = AdminClient({"bootstrap.servers": node.address})
     for future in admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1)]).values():
         future.result(TIMEOUT_S)
@@ -78,7 +78,7 @@ def test_how_large_messages_may_be_is_set_for_all_topics_and_for_one(node: Ottla
     assert produce(node, "a", 5000) is None
 
 
-def test_what_was_set_is_in_force_after_a_restart(node: OttlaNode) -> None:
+def test_dynamic_settings_survive_a_restart(node: OttlaNode) -> None:
     set_on(node, ResourceType.BROKER, "1", "num.io.threads", "16")
     set_on(node, ResourceType.BROKER, "", "log.retention.ms", "123456")
     node.stop()
@@ -87,7 +87,7 @@ def test_what_was_set_is_in_force_after_a_restart(node: OttlaNode) -> None:
     assert (values["num.io.threads"], values["log.retention.ms"]) == ("16", "123456")
 
 
-def test_no_more_connections_than_are_allowed_now(node: OttlaNode) -> None:
+def test_a_changed_connection_limit_is_enforced(node: OttlaNode) -> None:
     set_on(node, ResourceType.BROKER, "", "max.connections.per.ip", "2")
     host, port = node.address.split(":")
     opened = [socket.create_connection((host, int(port)), 5) for _ in range(6)]
@@ -111,13 +111,13 @@ def test_no_more_connections_than_are_allowed_now(node: OttlaNode) -> None:
         each.close()
 
 
-def test_a_topic_comes_by_producing_to_it(node: OttlaNode) -> None:
+def test_producing_creates_a_topic(node: OttlaNode) -> None:
     assert produce(node, "fresh", 10) is None
     found = AdminClient({"bootstrap.servers": node.address}).list_topics("fresh", TIMEOUT_S)
     assert len(found.topics["fresh"].partitions) == 3
 
 
-def test_a_topic_comes_by_consuming_from_it_where_the_client_wants_that(node: OttlaNode) -> None:
+def test_consuming_creates_a_topic_if_the_client_allows_it(node: OttlaNode) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": node.address,

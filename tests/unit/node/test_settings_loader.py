@@ -1,4 +1,4 @@
-"""A node's configuration: what a server.properties means, what is wrong with one, and what there is without one."""
+"""A node's configuration: the meaning of server.properties, its errors, and the defaults without a file."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,10 +1,11 @@
-"""Internal topics of streams groups are asked for once, and not again right after they failed."""
+"""Internal topics of streams groups are created once, and not retried right after a failure."""
 
 import asyncio
 from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
+import ottla.broker.handlers.registry  # noqa: F401 (registers the endpoints)
 from ottla.node.settings_loader import load_settings
 from ottla.node.topic_creation import TopicCreation
 from ottla.protocol.errors import NotController
@@ -22,7 +23,7 @@ TOPICS = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for 
 
 
 class Controller:
-    """Answers when it is told to."""
+    """Answers on demand."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -57,7 +58,7 @@ def creation_by(controller: Controller) -> TopicCreation:
     return TopicCreation(load_settings(None), controller, controller.spawn)
 
 
-def test_a_failure_is_told_for_a_while_and_then_tried_again() -> None:
+def test_a_failure_is_reported_for_a_while_and_then_retried() -> None:
     async def run() -> None:
         controller = Controller()
         creation = creation_by(controller)
@@ -74,14 +75,14 @@ def test_a_failure_is_told_for_a_while_and_then_tried_again() -> None:
     asyncio.run(run())
 
 
-def test_a_controller_that_is_not_there_is_told_of_all_topics() -> None:
+def test_an_unavailable_controller_is_reported_for_all_topics() -> None:
     async def run() -> None:
         controller = Controller()
         controller.is_there = False
         creation = creation_by(controller)
         creation.create_for_streams(CALL, TOPICS, 100, 1000)
         await asyncio.gather(*controller.tasks)
-        told = creation.create_for_streams(CALL, TOPICS, 100, 1001)
-        assert told == {"good": "nobody is there", "bad": "nobody is there"}
+        reported = creation.create_for_streams(CALL, TOPICS, 100, 1001)
+        assert reported == {"good": "nobody is there", "bad": "nobody is there"}
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Topics are created for the clients that name them, and for coordinators of this broker."""
+"""Automatic creation of topics for clients and for coordinators."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import ottla.broker.handlers.registry  # noqa: F401 (registers the endpoints)
 from ottla.broker.requests.call import CloseConnection
 from ottla.node.settings_loader import load_settings
 from ottla.node.topic_creation import TopicCreation, topic_like
@@ -20,7 +21,7 @@ CALL: Any = SimpleNamespace(
 
 
 class Asked:
-    """A controller that answers when it is told to."""
+    """A controller that answers on demand."""
 
     def __init__(self, error_code: int = 0) -> None:
         self.requests: list[CreateTopicsRequest] = []

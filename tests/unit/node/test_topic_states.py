@@ -1,4 +1,4 @@
-"""The page with the states of a topic's partitions and replicas, as a tracker's node answers it."""
+"""The page with the states of a topic's partitions and replicas."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clients under two quotas, on a real node: the longer wait counts, and without acks the request quota does not."""
+"""Clients under two quotas on a real node: the longer throttle time applies."""
 
 import socket
 import struct
@@ -94,7 +94,7 @@ class Client:
     ("client_id", "bytes_per_s", "expected"),
     [("bandwidth-is-longer", 1000.0, range(WINDOW_MS + 1, 60_000)), ("requests-are-longer", 1e9, [WINDOW_MS])],
 )
-def test_the_longer_of_both_waits_counts(
+def test_the_longer_of_two_throttle_times_applies(
     node: OttlaNode, client_id: str, bytes_per_s: float, expected: range | list[int]
 ) -> None:
     limit(node, client_id, producer_byte_rate=bytes_per_s, request_percentage=TINY_PERCENTAGE)
@@ -106,7 +106,7 @@ def test_the_longer_of_both_waits_counts(
     ("client_id", "partitions_per_s", "expected"),
     [("changes-are-longer", 1.0, range(WINDOW_MS + 1, 60_000)), ("time-is-longer", 1e6, [WINDOW_MS])],
 )
-def test_the_longer_wait_counts_for_a_request_that_the_controller_decides(
+def test_the_longer_throttle_time_applies_to_forwarded_requests(
     node: OttlaNode, client_id: str, partitions_per_s: float, expected: range | list[int]
 ) -> None:
     limit(node, client_id, controller_mutation_rate=partitions_per_s, request_percentage=TINY_PERCENTAGE)
@@ -114,7 +114,7 @@ def test_the_longer_wait_counts_for_a_request_that_the_controller_decides(
         assert client.create_topics(30) in expected
 
 
-def test_a_produce_without_acks_is_not_held_to_the_request_quota(node: OttlaNode) -> None:
+def test_a_produce_without_acks_is_exempt_from_the_request_quota(node: OttlaNode) -> None:
     limit(node, "no-acks", request_percentage=TINY_PERCENTAGE)
     with Client(node, "no-acks") as client:
         begun = time.monotonic()
@@ -126,7 +126,7 @@ def test_a_produce_without_acks_is_not_held_to_the_request_quota(node: OttlaNode
         assert time.monotonic() - begun > WINDOW_MS / 2000, "the request before it had an answer, and did"
 
 
-def test_a_produce_without_acks_is_held_to_the_quota_of_bytes(node: OttlaNode) -> None:
+def test_a_produce_without_acks_is_subject_to_the_byte_quota(node: OttlaNode) -> None:
     limit(node, "bytes-without-acks", producer_byte_rate=4000.0)
     with Client(node, "bytes-without-acks") as client:
         begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""Several processes are one cluster: they elect, decide for each other's clients, and get over each other's deaths."""
+"""Several processes form one cluster: elections, forwarding, fencing and failover."""
 
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
@@ -54,7 +54,7 @@ def creation(name: str, *, partitions: int = 1, replicas: int = 1) -> Callable[[
     return lambda admin: admin.create_topic(name, partitions=partitions, replicas=replicas)
 
 
-def test_three_nodes_are_one_cluster_whoever_is_asked(cluster: OttlaCluster) -> None:
+def test_any_node_of_three_answers_for_the_cluster(cluster: OttlaCluster) -> None:
     quorum = cluster.ask(lambda admin: admin.quorum())
     assert {member.id for member in quorum.members if member.is_voter} == {1, 2, 3}
     await_in_service(cluster, {1, 2, 3})
@@ -67,7 +67,7 @@ def test_three_nodes_are_one_cluster_whoever_is_asked(cluster: OttlaCluster) -> 
             cluster.ask(creation("t1"), at=node)
 
 
-def test_a_clients_requests_are_decided_by_a_controller_elsewhere(cluster: OttlaCluster) -> None:
+def test_requests_are_forwarded_to_the_active_controller(cluster: OttlaCluster) -> None:
     """By librdkafka, in the versions that it speaks, through a broker that is not the controller."""
     elsewhere = next(node for node in cluster.nodes if node != cluster.controller())
     admin = AdminClient({"bootstrap.servers": cluster.nodes[elsewhere].address})
@@ -84,7 +84,7 @@ def test_a_clients_requests_are_decided_by_a_controller_elsewhere(cluster: Ottla
     eventually(lambda: "t" not in admin.list_topics(timeout=10).topics, "it is gone")
 
 
-def test_the_active_controller_dies_and_another_goes_on(cluster: OttlaCluster) -> None:
+def test_another_controller_takes_over_when_the_active_one_dies(cluster: OttlaCluster) -> None:
     for round_number in range(2):
         old = cluster.controller()
         cluster.kill(old)
@@ -95,7 +95,7 @@ def test_the_active_controller_dies_and_another_goes_on(cluster: OttlaCluster) -
         await_in_service(cluster, {1, 2, 3})
 
 
-def test_a_broker_that_dies_is_fenced_long_before_its_session_ends(tmp_path: Path) -> None:
+def test_a_dead_broker_is_fenced_before_its_session_expires(tmp_path: Path) -> None:
     """With a session of ten minutes, only the end of its connection can have told."""
     settings = {"broker.session.timeout.ms": "600000"}
     roles = {1: "controller", 2: "broker", 3: "broker"}
@@ -106,7 +106,7 @@ def test_a_broker_that_dies_is_fenced_long_before_its_session_ends(tmp_path: Pat
         await_in_service(cluster, {2, 3})
 
 
-def test_a_controller_and_broker_that_dies_is_fenced_by_the_next_controller(tmp_path: Path) -> None:
+def test_the_next_controller_fences_the_broker_of_a_dead_node(tmp_path: Path) -> None:
     settings = {"broker.session.timeout.ms": "600000"}
     with OttlaCluster(tmp_path, nodes=3, settings=settings).running() as cluster:
         old = cluster.controller()
@@ -114,7 +114,7 @@ def test_a_controller_and_broker_that_dies_is_fenced_by_the_next_controller(tmp_
         await_in_service(cluster, {1, 2, 3} - {old})
 
 
-def test_a_broker_that_only_falls_silent_keeps_its_session(tmp_path: Path) -> None:
+def test_a_suspended_broker_keeps_its_session(tmp_path: Path) -> None:
     """A stopped process keeps its connections: then, and only then, it is the session's end that counts."""
     settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "300"}
     with OttlaCluster(
@@ -126,7 +126,7 @@ def test_a_broker_that_only_falls_silent_keeps_its_session(tmp_path: Path) -> No
         await_in_service(cluster, {2, 3})
 
 
-def test_a_controller_that_falls_silent_is_replaced(cluster: OttlaCluster) -> None:
+def test_a_suspended_controller_is_replaced(cluster: OttlaCluster) -> None:
     old = cluster.controller()
     others = [node for node in cluster.nodes if node != old]
     cluster.pause(old)
@@ -140,7 +140,7 @@ def test_a_controller_that_falls_silent_is_replaced(cluster: OttlaCluster) -> No
     await_in_service(cluster, {1, 2, 3})
 
 
-def test_brokers_and_controllers_apart_and_one_that_joins_later(tmp_path: Path) -> None:
+def test_separate_brokers_and_controllers_and_a_late_broker(tmp_path: Path) -> None:
     roles = {1: "controller", 2: "controller", 3: "controller", 4: "broker", 5: "broker"}
     with OttlaCluster(tmp_path, roles=roles).running() as cluster:
         await_in_service(cluster, {4, 5})
@@ -154,7 +154,7 @@ def test_brokers_and_controllers_apart_and_one_that_joins_later(tmp_path: Path) 
         assert made.replicas == 3
 
 
-def test_a_quorum_whose_voters_are_in_the_log(tmp_path: Path) -> None:
+def test_a_quorum_with_its_voters_in_the_log(tmp_path: Path) -> None:
     """With controller.quorum.bootstrap.servers; a controller joins it later, all by itself."""
     cluster = OttlaCluster(tmp_path, roles={1: "controller", 2: "broker"})
     first = cluster.nodes[1]
@@ -175,7 +175,7 @@ def test_a_quorum_whose_voters_are_in_the_log(tmp_path: Path) -> None:
         assert "CurrentVoters" in kafka_quorum("--bootstrap-server", cluster.address, "describe", "--status")
 
 
-def test_a_broker_that_was_taken_out_while_it_runs_registers_again(tmp_path: Path) -> None:
+def test_a_broker_that_is_unregistered_while_it_runs_registers_again(tmp_path: Path) -> None:
     settings = {"broker.heartbeat.interval.ms": "200"}
     roles = {1: "controller", 2: "broker", 3: "broker"}
     with OttlaCluster(tmp_path, roles=roles, settings=settings).running() as cluster:
@@ -187,7 +187,7 @@ def test_a_broker_that_was_taken_out_while_it_runs_registers_again(tmp_path: Pat
         await_in_service(cluster, {2, 3})
 
 
-def test_nodes_are_restarted_one_after_the_other(cluster: OttlaCluster) -> None:
+def test_rolling_restart_of_all_nodes(cluster: OttlaCluster) -> None:
     cluster.ask(creation("t", partitions=6, replicas=3))
     for node in cluster.nodes:
         cluster.restart(node)
@@ -213,7 +213,7 @@ def kafka_quorum(*arguments: str) -> str:
     return done.stdout
 
 
-def test_a_broker_that_cannot_run_the_clusters_version_says_so_and_ends(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_support_the_clusters_version_exits(tmp_path: Path) -> None:
     """A cluster of a level that is not stable yet does not take in a broker that runs stable ones only."""
     cluster = OttlaCluster(tmp_path, nodes=1, settings={"unstable.feature.versions.enable": "true"})
     cluster.nodes[1].format()
@@ -226,7 +226,7 @@ def test_a_broker_that_cannot_run_the_clusters_version_says_so_and_ends(tmp_path
     assert "Traceback" not in done.stderr
 
 
-def test_a_node_without_its_quorum_is_not_ready_and_stops_when_told(tmp_path: Path) -> None:
+def test_a_node_without_a_quorum_is_not_ready_and_can_be_stopped(tmp_path: Path) -> None:
     cluster = OttlaCluster(tmp_path, nodes=3, settings={"broker.session.timeout.ms": "1000"})
     port = free_port()
     for node in cluster.nodes.values():
@@ -244,7 +244,7 @@ def test_a_node_without_its_quorum_is_not_ready_and_stops_when_told(tmp_path: Pa
             alone.process.wait()
 
 
-def test_a_broker_whose_heartbeats_nobody_answers_is_not_ready(tmp_path: Path) -> None:
+def test_a_broker_with_unanswered_heartbeats_is_not_ready(tmp_path: Path) -> None:
     port = free_port()
     settings = {"broker.session.timeout.ms": "1500", "broker.heartbeat.interval.ms": "200"}
     cluster = OttlaCluster(tmp_path, roles={1: "controller", 2: "broker"}, settings=settings)

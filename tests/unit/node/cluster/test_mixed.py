@@ -1,4 +1,4 @@
-"""Ottla and Apache Kafka in one cluster: brokers of one with controllers of the other, and quorums of both."""
+"""Ottla and Apache Kafka in one cluster: brokers of one with controllers of the other, and mixed quorums."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -47,7 +47,7 @@ def round_trip(cluster: OttlaCluster, topic: str, partitions: int) -> None:
 
 
 @pytest.mark.parametrize("kafka", [1, 2], ids=["an Apache controller", "an Apache broker"])
-def test_a_broker_of_one_registers_with_a_controller_of_the_other(tmp_path: Path, kafka: int) -> None:
+def test_brokers_register_with_controllers_of_the_other_implementation(tmp_path: Path, kafka: int) -> None:
     cluster = OttlaCluster(
         tmp_path, roles={1: "controller", 2: "broker", 3: "broker"}, kinds={kafka: KafkaMember}, settings=LIGHT
     )
@@ -64,7 +64,7 @@ def test_a_broker_of_one_registers_with_a_controller_of_the_other(tmp_path: Path
 
 
 @pytest.mark.parametrize("apaches", [(1,), (1, 2)], ids=["one Apache of three", "two Apaches of three"])
-def test_a_quorum_of_both_elects_and_fails_over(tmp_path: Path, apaches: tuple[int, ...]) -> None:
+def test_a_mixed_quorum_elects_and_fails_over(tmp_path: Path, apaches: tuple[int, ...]) -> None:
     cluster = OttlaCluster(
         tmp_path,
         roles=dict.fromkeys((1, 2, 3), BOTH),

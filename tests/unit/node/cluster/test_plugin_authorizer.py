@@ -1,4 +1,4 @@
-"""A broker and a controller apart, each with the same authorizer: both decide on what the broker hands on."""
+"""The same authorizer on a separate broker and controller: both authorize a forwarded request."""
 
 from pathlib import Path
 
@@ -12,9 +12,7 @@ CONFIGS = "DESCRIBE_CONFIGS:TOPIC"
 ROOT = Path(__file__).parents[4]
 
 
-def test_a_request_that_is_handed_on_is_decided_on_by_both_nodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forwarded_request_is_authorized_on_both_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}/src:{ROOT}")
     settings = {"authorizer.class.name": "tests.unit.plugins.rules:Rights"}
     cluster = OttlaCluster(tmp_path, roles={1: "controller", 2: "broker"}, settings=settings)

@@ -1,4 +1,4 @@
-"""Quotas in a cluster of several nodes: replication is exempt, and the controller charges the clients of brokers."""
+"""Quotas in a cluster of several nodes: replication is exempt, and forwarded requests are charged to the client."""
 
 import time
 from collections.abc import Iterator
@@ -95,9 +95,7 @@ def produced(cluster: OttlaCluster, leader: int) -> Any:
 
 
 @pytest.mark.parametrize("controller", [ClusterNode, KafkaMember], ids=["Ottla", "Kafka"])
-def test_topics_that_are_created_by_naming_them_are_charged_to_the_client_by_another_nodes_controller(
-    tmp_path: Path, controller: type[ClusterNode]
-) -> None:
+def test_automatic_topic_creation_is_charged_to_the_client(tmp_path: Path, controller: type[ClusterNode]) -> None:
     settings = {"auto.create.topics.enable": "true", "num.partitions": "8", "default.replication.factor": "1"}
     with OttlaCluster(tmp_path, roles=ROLES, settings=settings, kinds={1: controller}).running() as cluster:
         set_quota(cluster, {"client-id": "curious"}, "controller_mutation_rate", 1.0)

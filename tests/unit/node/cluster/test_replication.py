@@ -1,4 +1,4 @@
-"""Replication between real nodes: nothing acknowledged is lost or written twice, whatever happens to brokers."""
+"""Replication between real nodes: no acknowledged record is lost or duplicated under failures."""
 
 from functools import partial
 from pathlib import Path
@@ -72,7 +72,7 @@ def test_nothing_acknowledged_is_lost_when_leaders_are_killed(tmp_path: Path) ->
     check_files(cluster)
 
 
-def test_a_rolling_restart_goes_unnoticed(tmp_path: Path) -> None:
+def test_clients_do_not_notice_a_rolling_restart(tmp_path: Path) -> None:
     with OttlaCluster(tmp_path, settings=SETTINGS).running() as cluster:
         create(cluster)
         with Acknowledged(cluster.address, TOPIC, partitions=3) as producing:
@@ -86,7 +86,7 @@ def test_a_rolling_restart_goes_unnoticed(tmp_path: Path) -> None:
     check_files(cluster)
 
 
-def test_a_leader_that_hangs_and_comes_back_is_not_a_leader_any_more(tmp_path: Path) -> None:
+def test_a_suspended_leader_loses_leadership(tmp_path: Path) -> None:
     with OttlaCluster(tmp_path, settings=SETTINGS).running() as cluster:
         create(cluster)
         with Acknowledged(cluster.address, TOPIC, partitions=3) as producing:
@@ -108,7 +108,7 @@ def _leader_seen_by(cluster: OttlaCluster, node: int) -> int:
     return cluster.ask(lambda admin: admin.topic(TOPIC), at=node).partitions[0].leader
 
 
-def test_a_follower_that_lags_behind_leaves_the_isr_and_comes_back(tmp_path: Path) -> None:
+def test_a_lagging_follower_leaves_the_isr_and_rejoins(tmp_path: Path) -> None:
     slow = {
         "replica.lag.time.max.ms": "1000",
         "broker.session.timeout.ms": "60000",
@@ -142,7 +142,7 @@ def isr_at(cluster: OttlaCluster, node: int) -> dict[int, set[int]]:
     return {number: {*partition.isr} for number, partition in found.partitions.items()}
 
 
-def test_partitions_move_to_other_brokers_while_they_are_written_to(tmp_path: Path) -> None:
+def test_partitions_are_reassigned_under_load(tmp_path: Path) -> None:
     roles = {1: "controller", 2: "broker", 3: "broker", 4: "broker", 5: "broker"}
     with OttlaCluster(tmp_path, roles=roles, settings={"replica.lag.time.max.ms": "3000"}).running() as cluster:
         cluster.ask(lambda admin: admin.create_topic(TOPIC, assignment=[[2, 3], [3, 4]]))
@@ -166,7 +166,7 @@ def _is_gone(path: Path) -> bool:
     return not path.exists()
 
 
-def test_too_few_replicas_in_sync_refuse_acks_all_and_commit_nothing(tmp_path: Path) -> None:
+def test_acks_all_fails_below_min_insync_replicas(tmp_path: Path) -> None:
     with OttlaCluster(tmp_path, roles=APART, settings=SETTINGS).running() as cluster:
         cluster.ask(lambda admin: admin.create_topic(TOPIC, assignment=[[2, 3, 4]]))
         wait_until_in_sync(cluster)
@@ -182,7 +182,7 @@ def test_too_few_replicas_in_sync_refuse_acks_all_and_commit_nothing(tmp_path: P
         assert write(cluster, "all", b"with two") == ""
 
 
-def test_an_unclean_election_loses_what_only_the_old_leader_had_and_logs_agree(tmp_path: Path) -> None:
+def test_an_unclean_election_truncates_the_old_leaders_records(tmp_path: Path) -> None:
     slow = {
         "replica.lag.time.max.ms": "1000",
         "broker.session.timeout.ms": "60000",
@@ -215,7 +215,7 @@ def test_an_unclean_election_loses_what_only_the_old_leader_had_and_logs_agree(t
     check_files(cluster, partitions=1)
 
 
-def test_a_leader_whose_disk_fails_hands_over_to_others(tmp_path: Path) -> None:
+def test_leadership_moves_when_the_leaders_disk_fails(tmp_path: Path) -> None:
     disks = [tmp_path / "node2" / name for name in ("logs", "more")]
     of_node = {2: {"log.dirs": ",".join(map(str, disks)), "metadata.log.dir": str(tmp_path / "node2" / "metadata")}}
     cluster = OttlaCluster(tmp_path, roles=APART, settings=SETTINGS, of_node=of_node, tolerant=True)

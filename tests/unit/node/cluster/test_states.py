@@ -1,4 +1,4 @@
-"""Operators see the states of partitions and replicas, and deletions until brokers have carried them out."""
+"""The states of partitions and replicas, and deletions until brokers have carried them out."""
 
 import json
 import time
@@ -121,7 +121,7 @@ def described(watched: Watched, name: str, at: int) -> tuple[str, dict[str, str]
     return partition["state"], partition["replica_states"]
 
 
-def test_states_follow_brokers_that_stop_fall_behind_and_come_back(tmp_path: Path) -> None:
+def test_states_follow_brokers_that_stop_lag_and_return(tmp_path: Path) -> None:
     watched = Watched(tmp_path, {1: "controller", 2: "broker", 3: "broker", 4: "broker"}, tolerant=True)
     with watched.cluster.running() as cluster:
         create(watched, "t", 2, 3, 4)
@@ -169,7 +169,7 @@ def test_states_follow_brokers_that_stop_fall_behind_and_come_back(tmp_path: Pat
         eventually(lambda: watched.counts(1) == {"OnlineReplica": 4}, "the move is over")
 
 
-def test_a_deletion_is_tracked_until_the_last_broker_is_back_also_by_the_next_controller(tmp_path: Path) -> None:
+def test_a_deletion_is_tracked_until_the_last_broker_returns(tmp_path: Path) -> None:
     roles = {**dict.fromkeys((1, 5, 6), "controller"), **dict.fromkeys((2, 3, 4), "broker")}
     watched = Watched(tmp_path, roles, tolerant=True)
     with watched.cluster.running() as cluster:
@@ -205,7 +205,7 @@ def test_a_deletion_is_tracked_until_the_last_broker_is_back_also_by_the_next_co
         assert watched.get(successor, "/topics")[0] == 400
 
 
-def test_kafkas_broker_carries_out_deletions_that_ottlas_controller_tracks(tmp_path: Path) -> None:
+def test_ottlas_controller_tracks_deletions_on_kafkas_broker(tmp_path: Path) -> None:
     roles = {1: "controller", 2: "broker", KAFKA: "broker"}
     watched = Watched(tmp_path, roles, kinds={KAFKA: KafkaMember})
     with watched.cluster.running() as cluster:
