@@ -192,7 +192,7 @@ class Node:
         environment = LogEnvironment(
             disk=disk, background=runtime.threads, random=runtime.random, on_failure=self._metadata_failed
         )
-        log = MetadataLog.of(settings, environment, runtime.now_ms())
+        log = MetadataLog.open(settings, environment, runtime.now_ms())
         meta = self._directories.metas[settings.metadata_log_dir]
         config = build_consensus_config(settings, self.cluster_id, meta.directory_id or random_id(), self.ports)
         quorum = self._quorum = self._controller_access.quorum = QuorumDriver(

@@ -100,10 +100,12 @@ class Consensus:
     # -- steps --
 
     def start(self, now_ms: int) -> Effects:
+        """Resume the stored role. This is the first step."""
         self._raft.start(now_ms)
         return self._finish_step(now_ms)
 
     def tick(self, now_ms: int) -> Effects:
+        """Act on the deadlines that have passed."""
         return self._finish_step(now_ms)
 
     def handle_request(self, ticket: Hashable, message: Any, version: int, listener: str, now_ms: int) -> Effects:
@@ -163,8 +165,10 @@ class Consensus:
     def handle_failure(
         self, request_id: int, now_ms: int, *, unsupported_version: bool = False, connection_lost: bool = False
     ) -> Effects:
-        """No answer: connection lost or refused, timed out, or (as the driver knows from ApiVersions) not understood
-        there."""
+        """Handle a request without a response: it timed out, or one of the given reasons applies.
+
+        `connection_lost` includes refused connections. The driver learns `unsupported_version` from ApiVersions.
+        """
         raft = self._raft
         node_id = raft.in_flight.node_of(request_id)
         if node_id is not None:

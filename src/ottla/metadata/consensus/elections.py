@@ -164,7 +164,7 @@ def on_connection_lost(raft: RaftState, node_id: int, now_ms: int) -> None:
 
     If the leader is gone, its voters start pre-votes after `leader_lost_ms`, one after the other so that votes are not
     split. They also grant pre-votes, because they do not reach the leader. Kafka 4.3 waits for the fetch timeout
-    instead. Acting early is safe: a pre-vote binds nobody, and a voter that still reaches the leader rejects it.
+    instead. Acting early is safe: a pre-vote does not bind a voter, and a voter that reaches the leader rejects it.
 
     If a voter is gone while this node asks for votes, the round may be lost without that vote.
     """

@@ -164,7 +164,10 @@ def _leader_node(raft: RaftState, role: Follower) -> Node:
 
 
 def _voter_update(raft: RaftState, role: Follower) -> object | None:
-    """Return the UpdateRaftVoter to send: if the log has this voter wrong; at kraft.version 0, once to each leader."""
+    """Return the UpdateRaftVoter to send, if any.
+
+    A voter sends it if its description in the log is out of date, and at kraft.version 0 once to each leader.
+    """
     if raft.history.kraft_version >= RECONFIGURABLE:
         needed = raft.voters.needs_update(raft.config.local_voter)
     else:
@@ -196,8 +199,8 @@ def _fetch(raft: RaftState, role: Follower, node: Node, now_ms: int) -> int:
     if in_flight is not None:
         return in_flight
     if role.snapshot is not None:
-        wanted = role.snapshot
-        raft.send(node, requests.fetch_snapshot(raft.config, role.epoch, wanted.snapshot, wanted.position), now_ms)
+        fetching = role.snapshot
+        raft.send(node, requests.fetch_snapshot(raft.config, role.epoch, fetching.snapshot, fetching.position), now_ms)
     else:
         raft.send(node, _fetch_request(raft), now_ms)
     return raft.in_flight.ready_at(node.id, now_ms)

@@ -262,7 +262,7 @@ class RaftState:
             self.become_unattached(role.epoch, role.leader_id, now_ms)
 
     def become_leader(self, granting: list[int], now_ms: int) -> None:
-        """Start an epoch with a control batch: the leader, and the voters if the log lacks them or has them wrong."""
+        """Start an epoch with a control batch: the leader, and the voters if the log lacks them or is out of date."""
         config, voters = self.config, self.voters
         check_ms = int(config.fetch_timeout_ms * CHECK_QUORUM_FACTOR)
         leader = Leader(config.local_voter, self.role.epoch, self.write_end, voters, check_ms, now_ms)
@@ -335,7 +335,7 @@ class RaftState:
 
     def _is_consistent(self, leader: LeaderAndEpoch) -> bool:
         if leader.leader_id == self.config.local.id:
-            # Stale news of this node's own leadership is harmless; news of an epoch that it never led is not.
+            # Stale information about this node's own leadership is harmless. An epoch that it never led is an error.
             return (
                 self.role.leader_id == leader.leader_id
                 if leader.epoch == self.role.epoch

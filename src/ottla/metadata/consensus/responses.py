@@ -31,42 +31,42 @@ class LeaderAndEpoch(NamedTuple):
         return find_endpoint(self.endpoints, listener) if self.leader_id >= 0 else None
 
 
-def vote(known: LeaderAndEpoch, version: int, listener: str, error: int, *, granted: bool) -> voting.VoteResponse:
+def vote(leader: LeaderAndEpoch, version: int, listener: str, error: int, *, granted: bool) -> voting.VoteResponse:
     partition = voting.ResponsePartitionData(
         partition_index=METADATA_PARTITION,
         error_code=error,
-        leader_id=known.leader_id,
-        leader_epoch=known.epoch,
+        leader_id=leader.leader_id,
+        leader_epoch=leader.epoch,
         vote_granted=granted,
     )
     return voting.VoteResponse(
         topics=[voting.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=_endpoints(voting.NodeEndpoint, known, listener) if version >= 1 else [],
+        node_endpoints=_endpoints(voting.NodeEndpoint, leader, listener) if version >= 1 else [],
     )
 
 
-def begin_epoch(known: LeaderAndEpoch, version: int, listener: str, error: int) -> beginning.BeginQuorumEpochResponse:
+def begin_epoch(leader: LeaderAndEpoch, version: int, listener: str, error: int) -> beginning.BeginQuorumEpochResponse:
     partition = beginning.ResponsePartitionData(
-        partition_index=METADATA_PARTITION, error_code=error, leader_id=known.leader_id, leader_epoch=known.epoch
+        partition_index=METADATA_PARTITION, error_code=error, leader_id=leader.leader_id, leader_epoch=leader.epoch
     )
     return beginning.BeginQuorumEpochResponse(
         topics=[beginning.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=_endpoints(beginning.NodeEndpoint, known, listener) if version >= 1 else [],
+        node_endpoints=_endpoints(beginning.NodeEndpoint, leader, listener) if version >= 1 else [],
     )
 
 
-def end_epoch(known: LeaderAndEpoch, version: int, listener: str, error: int) -> ending.EndQuorumEpochResponse:
+def end_epoch(leader: LeaderAndEpoch, version: int, listener: str, error: int) -> ending.EndQuorumEpochResponse:
     partition = ending.ResponsePartitionData(
-        partition_index=METADATA_PARTITION, error_code=error, leader_id=known.leader_id, leader_epoch=known.epoch
+        partition_index=METADATA_PARTITION, error_code=error, leader_id=leader.leader_id, leader_epoch=leader.epoch
     )
     return ending.EndQuorumEpochResponse(
         topics=[ending.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
-        node_endpoints=_endpoints(ending.NodeEndpoint, known, listener) if version >= 1 else [],
+        node_endpoints=_endpoints(ending.NodeEndpoint, leader, listener) if version >= 1 else [],
     )
 
 
 def fetch(
-    known: LeaderAndEpoch,
+    leader: LeaderAndEpoch,
     version: int,
     listener: str,
     *,
@@ -82,7 +82,7 @@ def fetch(
         high_watermark=-1 if high_watermark is None else high_watermark,
         log_start_offset=log_start_offset,
         records=records,
-        current_leader=fetching.LeaderIdAndEpoch(leader_id=known.leader_id, leader_epoch=known.epoch),
+        current_leader=fetching.LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch),
     )
     if validity is not None and validity.kind is OffsetValidity.DIVERGING:
         partition.diverging_epoch = fetching.EpochEndOffset(
@@ -95,32 +95,32 @@ def fetch(
     topic = fetching.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
     return fetching.FetchResponse(
         responses=[topic],
-        node_endpoints=_endpoints(fetching.NodeEndpoint, known, listener) if version >= 17 else [],
+        node_endpoints=_endpoints(fetching.NodeEndpoint, leader, listener) if version >= 17 else [],
     )
 
 
 def fetch_snapshot(
-    known: LeaderAndEpoch,
+    leader: LeaderAndEpoch,
     version: int,
     listener: str,
     partition: snapshots.ResponsePartitionSnapshot,
     topic: str = METADATA_TOPIC,
 ) -> snapshots.FetchSnapshotResponse:
     if topic == METADATA_TOPIC:
-        partition.current_leader = snapshots.LeaderIdAndEpoch(leader_id=known.leader_id, leader_epoch=known.epoch)
+        partition.current_leader = snapshots.LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
     return snapshots.FetchSnapshotResponse(
         topics=[snapshots.ResponseTopicSnapshot(name=topic, partitions=[partition])],
-        node_endpoints=_endpoints(snapshots.NodeEndpoint, known, listener) if version >= 1 else [],
+        node_endpoints=_endpoints(snapshots.NodeEndpoint, leader, listener) if version >= 1 else [],
     )
 
 
-def update_voter(known: LeaderAndEpoch, listener: str, error: int) -> updating.UpdateRaftVoterResponse:
-    endpoint = known.endpoint(listener)
+def update_voter(leader: LeaderAndEpoch, listener: str, error: int) -> updating.UpdateRaftVoterResponse:
+    endpoint = leader.endpoint(listener)
     return updating.UpdateRaftVoterResponse(
         error_code=error,
         current_leader=updating.CurrentLeader(
-            leader_id=known.leader_id,
-            leader_epoch=known.epoch,
+            leader_id=leader.leader_id,
+            leader_epoch=leader.epoch,
             host=endpoint.host if endpoint is not None else "",
             port=endpoint.port if endpoint is not None else 0,
         ),
@@ -172,6 +172,6 @@ def read_leader(response: Any, voters_endpoints: Any, listener: str) -> tuple[in
     return partition.error_code, LeaderAndEpoch(leader_id, epoch, endpoints)
 
 
-def _endpoints(kind: Any, known: LeaderAndEpoch, listener: str) -> list[Any]:
-    endpoint = known.endpoint(listener)
-    return [kind(node_id=known.leader_id, host=endpoint.host, port=endpoint.port)] if endpoint is not None else []
+def _endpoints(kind: Any, leader: LeaderAndEpoch, listener: str) -> list[Any]:
+    endpoint = leader.endpoint(listener)
+    return [kind(node_id=leader.leader_id, host=endpoint.host, port=endpoint.port)] if endpoint is not None else []

@@ -162,7 +162,7 @@ def role_name(role: Role) -> str:
 
 def _can_grant_vote(role: Unattached | Prospective, key: ReplicaKey, *, up_to_date: bool, pre_vote: bool) -> bool:
     if pre_vote:
-        return up_to_date  # a pre-vote binds nobody, so a member may grant several
+        return up_to_date  # a pre-vote does not bind the voter, so it may grant several
     if role.voted is not None:
         return role.voted.id == key.id and role.voted.directory in (ZERO_UUID, key.directory)
     return up_to_date and role.leader_id < 0

@@ -134,8 +134,8 @@ class VoterSet:
 
     def needs_update(self, local: Voter) -> bool:
         """Whether the log describes the local voter differently from its own configuration."""
-        known = self.by_id.get(local.key.id)
-        return known is not None and known.is_replica(local.key) and known.differs(local)
+        voter_in_log = self.by_id.get(local.key.id)
+        return voter_in_log is not None and voter_in_log.is_replica(local.key) and voter_in_log.differs(local)
 
     def with_voter(self, voter: Voter) -> VoterSet | None:
         """Return the set with one more voter, or None if its id is taken, even by an older directory."""
@@ -153,8 +153,8 @@ class VoterSet:
 
         Before kraft.version 1 directories are unknown, so `any_directory` matches by id alone.
         """
-        known = self.by_id.get(voter.key.id)
-        if known is None or not (any_directory or known.is_replica(voter.key)):
+        current = self.by_id.get(voter.key.id)
+        if current is None or not (any_directory or current.is_replica(voter.key)):
             return None
         return VoterSet.from_voters([*(other for other in self if other.key.id != voter.key.id), voter])
 

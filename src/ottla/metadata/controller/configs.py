@@ -49,13 +49,13 @@ def incremental_alter_configs(
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     records: list[ConfigRecord] = []
     responses = []
-    for (kind, name), asked in _by_resource(request.resources).items():
+    for (kind, name), alteration in _by_resource(request.resources).items():
         response = incremental.AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
         try:
             if times[kind, name] > 1:
                 raise InvalidRequest("Duplicate resource.")
             resource = ConfigResource(kind, name)
-            altered = _incremental_changes(view, resource, asked.configs)
+            altered = _incremental_changes(view, resource, alteration.configs)
             records += _alter(view, resource, altered, {}, forwarded=forwarded)
         except ApiError as error:  # an invalid resource fails alone
             response.error_code, response.error_message = error.code, error.message
@@ -74,13 +74,13 @@ def alter_configs(
     times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     records: list[ConfigRecord] = []
     responses = []
-    for (kind, name), asked in _by_resource(request.resources).items():
+    for (kind, name), alteration in _by_resource(request.resources).items():
         response = legacy.AlterConfigsResourceResponse(resource_type=kind, resource_name=name, error_message=None)
         try:
             if times[kind, name] > 1:
                 raise InvalidRequest("Duplicate resource.")
             resource = ConfigResource(kind, name)
-            altered = _reject_duplicate_keys((config.name, config.value) for config in asked.configs)
+            altered = _reject_duplicate_keys((config.name, config.value) for config in alteration.configs)
             if missing := [name for name, value in altered.items() if value is None]:
                 raise InvalidRequest(f"Null value not supported for : {','.join(missing)}")
             removed: dict[str, str | None] = dict.fromkeys(

@@ -82,7 +82,7 @@ def renew_delegation_token(
     view: ControllerView, request: RenewDelegationTokenRequest, *, principal: str, now_ms: int
 ) -> Decision[RenewDelegationTokenResponse]:
     """Extend a token's expiry, at most to its maximum lifetime."""
-    token = _token(view, request.hmac)
+    token = _find_token(view, request.hmac)
     if _is_expired(token, now_ms):
         raise DelegationTokenExpired
     _check_renewer(token, principal)
@@ -96,7 +96,7 @@ def expire_delegation_token(
     view: ControllerView, request: ExpireDelegationTokenRequest, *, principal: str, now_ms: int
 ) -> Decision[ExpireDelegationTokenResponse]:
     """Set a token's expiry; a negative period removes it at once."""
-    token = _token(view, request.hmac)
+    token = _find_token(view, request.hmac)
     _check_renewer(token, principal)
     if request.expiry_time_period_ms < 0:
         record = RemoveDelegationTokenRecord(token_id=token.token_id)
@@ -122,10 +122,10 @@ def _secret(view: ControllerView) -> str:
     return secret.value
 
 
-def _token(view: ControllerView, wanted: bytes) -> DelegationToken:
+def _find_token(view: ControllerView, requested_hmac: bytes) -> DelegationToken:
     secret = _secret(view)
     for token_id, token in sorted(view.image.tokens.items()):
-        if hmac.compare_digest(token_hmac(secret, token_id), bytes(wanted)):
+        if hmac.compare_digest(token_hmac(secret, token_id), bytes(requested_hmac)):
             return token
     raise DelegationTokenNotFound
 

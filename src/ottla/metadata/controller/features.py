@@ -156,12 +156,12 @@ def _unsupported_reason(view: ControllerView, name: str, level: int, voters: fro
     return None
 
 
-def _reason(level: int, who: str, supported: FeatureRange) -> str | None:
+def _reason(level: int, node: str, supported: FeatureRange) -> str | None:
     if supported.min <= level <= supported.max:
         return None
     if supported == _DISABLED:
-        return f"{who} does not support this feature."
-    return f"{who} only supports versions {supported.min}-{supported.max}"
+        return f"{node} does not support this feature."
+    return f"{node} only supports versions {supported.min}-{supported.max}"
 
 
 def _invalid(name: str, level: int, why: str) -> InvalidUpdateVersion:

@@ -192,7 +192,7 @@ class PartitionChangeBuilder:
             self.record.eligible_leader_replicas = self.elr
 
     def _write_isr(self) -> None:
-        # Without ELR the last of the ISR stays listed: nothing else would remember who has the data.
+        # Without ELR the last member stays in the ISR: no other field records which replica has the data.
         may_empty = self.view.elr_enabled
         if self.record.isr is None and (self.isr or may_empty) and tuple(self.isr) != self.old.isr:
             self.record.isr = self.isr

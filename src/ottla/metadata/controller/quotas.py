@@ -98,10 +98,10 @@ def _check_value(keys: dict[str, int | None], key: str, value: float) -> None:
         raise InvalidRequest(f"Invalid configuration key {key}")
     if not value > 0:
         raise InvalidRequest(f"Quota {key} must be greater than 0")
-    most = keys[key]
-    if most is None:
+    maximum = keys[key]
+    if maximum is None:
         return
-    if value > most:
-        raise InvalidRequest(f"Proposed value for {key} is too large for {'a LONG' if most >> 32 else 'an INT'}.")
+    if value > maximum:
+        raise InvalidRequest(f"Proposed value for {key} is too large for {'a LONG' if maximum >> 32 else 'an INT'}.")
     if value % 1.0 > 1e-6:
         raise InvalidRequest(f"{key} cannot be a fractional value.")

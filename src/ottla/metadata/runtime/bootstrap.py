@@ -19,7 +19,7 @@ from ottla.storage.directories.node_files import MalformedFile
 from ottla.storage.disk import Disk, read_file, replace_file
 
 BOOTSTRAP: Final = "bootstrap.checkpoint"
-METADATA_PARTITION: Final = "__cluster_metadata-0"
+METADATA_LOG_NAME: Final = "__cluster_metadata-0"
 EMPTY_SNAPSHOT: Final = "00000000000000000000-0000000000.checkpoint"
 """The name has the end offset and the epoch of an empty log."""
 
@@ -57,7 +57,7 @@ def read_bootstrap(disk: Disk, directory: str) -> list[object]:
 
 def write_first_voters(disk: Disk, directory: str, voters: VoterSet, *, kraft_version: int, now_ms: int) -> None:
     """Create the metadata partition with a snapshot that has the first voters."""
-    partition = f"{directory}/{METADATA_PARTITION}"
+    partition = f"{directory}/{METADATA_LOG_NAME}"
     disk.make_dir(partition)
     disk.sync_dir(directory)
     start = [

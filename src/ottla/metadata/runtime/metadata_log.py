@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from ottla.config.node_settings import NodeSettings
+from ottla.metadata.consensus.config import METADATA_TOPIC
 from ottla.metadata.consensus.log_view import OffsetAndEpoch
-from ottla.metadata.runtime.bootstrap import METADATA_PARTITION
+from ottla.metadata.runtime.bootstrap import METADATA_LOG_NAME
 from ottla.protocol.wire.batch import MAX_INT64
 from ottla.storage.compaction.offset_map import give_way
 from ottla.storage.disk import Disk, FileRange, LogFile, write_all
@@ -23,7 +24,6 @@ from ottla.storage.log.settings import LogSettings
 from ottla.storage.log.truncation import advance_log_start, truncate_fully, truncate_to
 from ottla.storage.log_environment import LogEnvironment
 
-METADATA_TOPIC: Final = "__cluster_metadata"
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 
 _SNAPSHOT: Final = ".checkpoint"
@@ -37,9 +37,8 @@ class MetadataLog:
     def __init__(
         self, environment: LogEnvironment, directory: str, *, now_ms: int, segment_bytes: int, segment_ms: int
     ) -> None:
-        self._home = environment
         self._disk: Disk = environment.disk
-        self.directory = f"{directory}/{METADATA_PARTITION}"
+        self.directory = f"{directory}/{METADATA_LOG_NAME}"
         settings = LogSettings(
             segment_bytes=segment_bytes,
             segment_ms=segment_ms,
@@ -49,15 +48,14 @@ class MetadataLog:
             retention_bytes=-1,
         )
         self._snapshots = self._find_snapshots()
+        start = self._snapshots[-1].offset if self._snapshots else 0
         if self._disk.exists(self.directory) and any(
             name.endswith(".log") for name in self._disk.names(self.directory)
         ):
-            start = self._snapshots[-1].offset if self._snapshots else 0
             self.log = open_log(environment, self.directory, METADATA_TOPIC, 0, settings, clean=False, now_ms=now_ms)
             if self.log.log_end_offset < start:
                 truncate_fully(self.log, start, now_ms=now_ms)
         else:
-            start = self._snapshots[-1].offset if self._snapshots else 0
             self.log = create_log(
                 environment, self.directory, METADATA_TOPIC, 0, settings, now_ms=now_ms, start_offset=start
             )
@@ -65,7 +63,7 @@ class MetadataLog:
             self._disk.sync_dir(directory)
 
     @classmethod
-    def of(cls, settings: NodeSettings, environment: LogEnvironment, now_ms: int) -> "MetadataLog":
+    def open(cls, settings: NodeSettings, environment: LogEnvironment, now_ms: int) -> "MetadataLog":
         """Open the metadata log of a node."""
         return cls(
             environment,
@@ -107,8 +105,8 @@ class MetadataLog:
 
     def read_bytes(self, offset: int, max_bytes: int) -> bytes:
         """Return batches from an offset on: at least one if there is any; the last one may be cut short."""
-        found = read(self.log, offset, max_bytes, Isolation.LOG_END).records
-        return b"" if found is None else self._disk.pread(found.file.number, found.size, found.position)
+        records = read(self.log, offset, max_bytes, Isolation.LOG_END).records
+        return b"" if records is None else self._disk.pread(records.file.number, records.size, records.position)
 
     def append(self, data: bytes | bytearray | memoryview, now_ms: int) -> None:
         """Append batches, whose offsets and epochs are set."""
@@ -211,10 +209,10 @@ class MetadataLog:
     def _find_snapshots(self) -> list[OffsetAndEpoch]:
         if not self._disk.exists(self.directory):
             return []
-        found = []
+        snapshots = []
         for name in self._disk.names(self.directory):
             if name.endswith(_PART):
                 self._disk.remove(f"{self.directory}/{name}")
             elif match := _snapshot_name(name):
-                found.append(OffsetAndEpoch(int(match[1]), int(match[2])))
-        return sorted(found)
+                snapshots.append(OffsetAndEpoch(int(match[1]), int(match[2])))
+        return sorted(snapshots)

@@ -260,11 +260,11 @@ class QuorumDriver:
 
 def control_records(data: Buffer) -> list[object]:
     """Return the messages of the control records in a snapshot."""
-    found: list[object] = []
+    messages: list[object] = []
     for pos, header in read_batches(data):
         if header.is_control:
-            found += (entry.message for entry in entries(data, pos, header) if isinstance(entry, ControlEntry))
-    return found
+            messages += (entry.message for entry in entries(data, pos, header) if isinstance(entry, ControlEntry))
+    return messages
 
 
 def _history(log: MetadataLog, static_voters: VoterSet | None) -> ControlHistory:
