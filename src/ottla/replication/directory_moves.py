@@ -1,8 +1,8 @@
-"""Moving a replica into another log directory of the same broker (KIP-113, KIP-858).
+"""Moves of replicas to another log directory of the same broker (KIP-113, KIP-858).
 
-A future log is made in the new directory and fed from the current one, a step at a time, while that is in use. When it
-has caught up it is synced, the controller is told where the replica is about to be, and with the controller's consent
-the future log takes the current one's place, in one step of the event loop. What the copy lacks then is copied first.
+A future log is created in the new directory and copied from the current log in steps, while that is in use. When it has
+caught up, it is synced, and the new directory is reported to the controller. Once the controller has accepted it, the
+future log replaces the current one in one step of the event loop, after it has caught up again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ UNLIMITED: Final = (1 << 63) - 1
 
 
 class Loop(Protocol):
-    """What is asked of the event loop."""
+    """The methods of the event loop that moves use."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
 
@@ -47,7 +47,7 @@ class Loop(Protocol):
 
 
 class DirectoryMoves:
-    """The replicas of this broker that are on their way to another directory."""
+    """The moves of this broker's replicas to other directories."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class DirectoryMoves:
         self.now_ms = runtime.now_ms
         self._max_bytes_per_s = max_bytes_per_s
         self._free_at_ms = 0.0
-        """When as much may have been copied as was."""
+        """When the rate limit allows the next copy."""
         self._under_way: dict[tuple[str, int], _DirectoryMove] = {}
 
     def __len__(self) -> int:
         return len(self._under_way)
 
     def start(self, partition: Partition, directory: LogDirectory) -> None:
-        """Move a replica, unless it is there already or on its way; one on its way elsewhere turns round."""
+        """Start to move a replica, unless it is there already or on its way. A move elsewhere is cancelled."""
         logs, name = self.partitions.logs, (partition.topic, partition.index)
         under_way = self._under_way.get(name)
         if under_way is not None:
@@ -83,21 +83,21 @@ class DirectoryMoves:
         if logs.directory_of(*name) is directory:
             return
         if any(not each.is_online for each in logs.directories):
-            # The replica may have a future log there already, and two would be one too many.
-            raise StorageFailed("a log directory is offline: nothing is moved until it is back")
+            # The replica may have a future log in the offline directory, and must not have two.
+            raise StorageFailed("a log directory is offline: replicas cannot be moved until it is back")
         directory_id = directory.meta.directory_id
         assert directory_id is not None, f"{directory} has no id"
         logs.create_future(partition.log, directory_id, now_ms=self.now_ms())
         self._begin(partition, directory)
 
     def resume(self) -> None:
-        """Go on with moves that a stop has interrupted."""
+        """Resume the moves that were interrupted by a restart."""
         for directory in self.partitions.logs.directories:
             for topic, index in list(directory.futures):
                 try:
                     partition = self.partitions.get(topic, index)
                 except ApiError as error:
-                    logger.warning("a move of %s-%d is not gone on with: %s", topic, index, error)
+                    logger.warning("Cannot resume the move of %s-%d: %s", topic, index, error)
                 else:
                     self._begin(partition, directory)
 
@@ -107,11 +107,11 @@ class DirectoryMoves:
         self.loop.call_soon(move.step)
 
     def count_copied(self, size: int) -> None:
-        """So many bytes were copied, by one of the moves that share a limit."""
+        """Count copied bytes against the rate limit that all moves share."""
         self._free_at_ms = max(self._free_at_ms, self.now_ms()) + size * 1000 / self._max_bytes_per_s()
 
     def schedule_step(self, move: _DirectoryMove) -> None:
-        """Call a move's next step, when the limit allows for it."""
+        """Schedule a move's next step when the rate limit allows it."""
         wait_ms = self._free_at_ms - self.now_ms()
         if wait_ms < 1:
             self.loop.call_soon(move.step)
@@ -119,7 +119,7 @@ class DirectoryMoves:
             self.loop.call_later(wait_ms / 1000, move.step)
 
     def remove(self, move: _DirectoryMove) -> None:
-        """A move is over, one way or another."""
+        """Remove a move that has ended."""
         partition = move.partition
         partition.future = None
         self._under_way.pop((partition.topic, partition.index), None)
@@ -128,7 +128,7 @@ class DirectoryMoves:
 
 
 class _DirectoryMove:
-    """One replica on its way."""
+    """The move of one replica."""
 
     def __init__(
         self, moves: DirectoryMoves, partition: Partition, directory: LogDirectory, future: PartitionLog
@@ -139,18 +139,18 @@ class _DirectoryMove:
         self.future = future
         self._is_over = False
         self._is_agreed = False
-        """Whether the controller knows where the replica is about to be."""
+        """Whether the controller has accepted the new directory."""
         partition.future = future
 
     def cancel(self) -> None:
-        """Give the move up."""
+        """Cancel the move."""
         if not self._is_over:
             self._end()
             if self.directory.is_online and self._is_wanted():
                 self.directory.delete(self.future)
 
     def step(self) -> None:
-        """Copy some more; when there is no more, go on to what comes next."""
+        """Copy a part of the log; once everything is copied, sync, report or replace it."""
         if self._is_over:
             return
         if not self._is_wanted() or not self.directory.is_online:
@@ -165,17 +165,17 @@ class _DirectoryMove:
             else:
                 self.future.flusher.when_durable(self.future.log_end_offset, self._synced)
         except (OSError, CorruptLog, ProtocolError, ApiError) as error:
-            logger.error("%s cannot be moved to %s: %s", self.partition, self.directory.path, error)
+            logger.error("Moving %s to %s failed: %s", self.partition, self.directory.path, error)
             self.cancel()
 
     def _is_wanted(self) -> bool:
-        """Whether neither the partition nor its future log was deleted since."""
+        """Return whether the partition and its future log still exist."""
         name = self.partition.topic, self.partition.index
         topic = self._moves.partitions.find(*name)
         return topic is self.partition and self.directory.futures.get(name) is self.future
 
     def _copy(self) -> int:
-        """Bring the future log one step nearer to the current one; returns how many bytes that took."""
+        """Copy a part of the current log to the future log; return how many bytes were copied."""
         current, future, now_ms, copied = self.partition.log, self.future, self._moves.now_ms(), 0
         self._align(now_ms)
         if future.log_end_offset < current.log_end_offset:
@@ -192,19 +192,19 @@ class _DirectoryMove:
     def _append(self, data: bytes, now_ms: int) -> None:
         future, first = self.future, read_header(data, 0).base_offset
         if first < future.log_end_offset == future.log_start_offset:
-            # The log begins inside a batch, which can only be copied as a whole.
+            # The log starts inside a batch, which can only be copied whole.
             truncate_fully(future, first, now_ms=now_ms)
         future.append_fetched(data, now_ms=now_ms)
 
     def _align(self, now_ms: int) -> None:
-        """Cut off what the current log does not have (any more), and skip what it has deleted."""
+        """Truncate records that the current log does not have (any more), and skip what it has deleted."""
         current, future = self.partition.log, self.future
         if future.log_end_offset < current.log_start_offset:
             truncate_fully(future, current.log_start_offset, now_ms=now_ms)
         epoch = future.epochs.latest
         if future.log_end_offset == future.log_start_offset or epoch < 0:
             return
-        # Logs that have the same epoch at an offset are the same up to there.
+        # Logs with the same epoch at an offset are equal up to there.
         common, end = current.epochs.end_offset_for(epoch, current.log_end_offset)
         if common != epoch:
             end = max(end, current.log_start_offset)
@@ -217,14 +217,14 @@ class _DirectoryMove:
             self._moves.spawn(self._agree())
 
     async def _agree(self) -> None:
-        """Tell the controller; without its consent it would elect leaders by what is in the old directory."""
+        """Report the new directory. Otherwise the controller would judge the replica by its old directory."""
         try:
             await self._tell_controller()
         except (NotLeader, ReplicaNotAvailable) as error:
-            logger.warning("%s stays where it is: %s", self.partition, error)
+            logger.warning("Cancelled the move of %s: %s", self.partition, error)
             self.cancel()
         except ApiError as error:
-            logger.warning("the controller does not yet know where %s is: %s", self.partition, error)
+            logger.warning("Could not report the new directory of %s, retrying: %s", self.partition, error)
             self._moves.loop.call_later(_RETRY_S, self.step)
         else:
             self._is_agreed = True
@@ -242,7 +242,7 @@ class _DirectoryMove:
         try:
             answer: AssignReplicasToDirsResponse = await self._moves.ask_controller(request)
         except UnsupportedVersion:
-            return  # a cluster of an older level does not keep track of directories
+            return  # an older metadata version does not track directories
         codes = [answer.error_code]
         codes += [
             each.error_code
@@ -252,25 +252,25 @@ class _DirectoryMove:
         ]
         for code in codes:
             if code:
-                raise by_code(code)("the controller refused a replica's directory")
+                raise by_code(code)("the controller rejected the replica's directory")
 
     def _take_over(self) -> None:
-        """Put the future log in the current one's place."""
+        """Replace the current log with the future log."""
         partition, future = self.partition, self.future
-        # An epoch in which nothing was written yet is in no batch that was copied.
+        # Epochs without records are in no copied batch.
         future.epochs = LeaderEpochs(partition.log.epochs.entries)
         future.epochs.is_dirty = True
         future.settings = partition.log.settings
-        # A sync that is under way loses sight of the directory, and so proves nothing.
+        # A running sync proves nothing, because the directory is renamed.
         future.flusher.on_truncated()
         partition.take_log(self._moves.partitions.logs.promote_future(partition.topic, partition.index))
         partition.mark_watches()
         partition.log.flusher.start()
-        # What the next start trusts must be of this directory from now on.
+        # From now on the next start must read this directory's checkpoints.
         self.directory.checkpoint_recovery_points()
         self.directory.checkpoint_log_starts()
         self.directory.checkpoint_high_watermarks()
-        logger.info("%s has moved to %s", partition, self.directory.path)
+        logger.info("Moved %s to %s", partition, self.directory.path)
         self._end()
 
     def _end(self) -> None:

@@ -92,17 +92,17 @@ class Requests:
         """Build a fetch within a session, or without one."""
         limits = self.limits
         topics: dict[bytes, FetchTopic] = {}
-        for (topic_id, index), asked in wanted:
+        for (topic_id, index), position in wanted:
             topic = topics.get(topic_id)
             if topic is None:
                 topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
             topic.partitions.append(
                 FetchPartition(
                     partition=index,
-                    current_leader_epoch=asked.leader_epoch,
-                    fetch_offset=asked.offset,
-                    last_fetched_epoch=asked.last_epoch,
-                    log_start_offset=asked.log_start_offset,
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.offset,
+                    last_fetched_epoch=position.last_epoch,
+                    log_start_offset=position.log_start_offset,
                     partition_max_bytes=limits.partition_max_bytes,
                 )
             )
@@ -121,10 +121,10 @@ class Requests:
             forgotten_topics_data=list(gone.values()),
         )
 
-    def offsets(self, asking: Iterable[PartitionFetchState]) -> ListOffsetsRequest:
+    def offsets(self, states: Iterable[PartitionFetchState]) -> ListOffsetsRequest:
         """Build the request for the leader's log end or log start of partitions whose offset is out of range."""
         topics: dict[str, ListOffsetsTopic] = {}
-        for state in asking:
+        for state in states:
             partition = state.partition
             topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic)).partitions.append(
                 ListOffsetsPartition(

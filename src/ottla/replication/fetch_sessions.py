@@ -1,12 +1,11 @@
-"""Incremental fetch sessions (KIP-227): a client names its partitions once, and then only what changes.
+"""Incremental fetch sessions (KIP-227): a client names its partitions once, and later only the changes.
 
-The broker remembers the partitions of a session with what the client knows of each. It reads only those that changed
-since the last fetch, and answers only with those that have news. Sessions have an epoch that rises with each request,
-so that a lost or repeated request is noticed. The number of sessions is limited: a new one takes the place of one that
-was idle, or is smaller, or serves a consumer where the new one serves a follower. A client without a session is
-answered in full each time.
+The broker remembers the partitions of a session and what it last sent for each. It reads only the partitions that
+changed since the last fetch, and returns only those with news. The session epoch rises with each request, so that lost
+or repeated requests are noticed. The number of sessions is limited: a new session may evict an idle or a smaller one,
+and a follower's session may evict a consumer's. Fetches without a session return all their partitions.
 
-A partition is known by its topic's id from v13 on, by its topic's name before: never by both.
+Partitions are identified by topic id from v13 on, and by topic name before.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Key = tuple[TopicKey, int]
 
 
 class CachedPartition(Watch):
-    """One partition of a fetch, as the client last described it, and what the client knows of it."""
+    """One partition of a fetch: the client's last request for it, and what was last sent to the client."""
 
     __slots__ = (
         "is_exhausted",
@@ -44,8 +43,8 @@ class CachedPartition(Watch):
     )
 
     def __init__(self, fetched: FetchedPartitions, topic: TopicKey, request: FetchPartition) -> None:
-        """Describe a partition that is yet to be read; the caller puts it into the set's `changed`."""
-        self.watch_set = fetched  # what `super().__init__` does: one call less for each partition of each full fetch
+        """Initialize a partition that was not read yet. The caller adds it to the set's `changed`."""
+        self.watch_set = fetched  # inlines `super().__init__`: one call less for each partition of each full fetch
         self.partition = None
         self.is_notified = False
         self.is_changed = True
@@ -53,23 +52,23 @@ class CachedPartition(Watch):
         self.topic = topic
         self.request = request
         self.name: str | None = None
-        """The topic's name, once it was found by its id."""
+        """The topic name, once it was looked up by id."""
         self.sent_high_watermark = self.sent_log_start = -1
         self.seen_bytes: int
-        """The size of what was last found, of a partition that a fetch waits for."""
+        """The size of the last read, while a fetch waits for the partition."""
         self.is_exhausted: bool
-        """Whether the last read found nothing, and the next one will not either unless the partition changes."""
+        """Whether the last read found nothing, so that the next one finds nothing unless the partition changes."""
 
     @property
     def key(self) -> Key:
         return self.topic, self.request.partition
 
     def is_behind(self, answer: PartitionData) -> bool:
-        """Whether an answer has another high watermark than the client knows."""
+        """Return whether an answer has a high watermark that was not sent to the client."""
         return answer.high_watermark != self.sent_high_watermark
 
     def has_news(self, answer: PartitionData) -> bool:
-        """Whether an answer has anything that the client does not know."""
+        """Return whether an answer has anything that was not sent to the client."""
         records = answer.records
         return (
             (records is not None and len(records) > 0)
@@ -81,21 +80,21 @@ class CachedPartition(Watch):
         )
 
     def sent(self, answer: PartitionData) -> None:
-        """Remember what the client knows by an answer."""
-        # Once an error is over, the client is to hear of the partition again.
+        """Remember an answer that is sent to the client."""
+        # After an error, the next answer without one always counts as news.
         self.sent_high_watermark = -1 if answer.error_code else answer.high_watermark
         self.sent_log_start = answer.log_start_offset
 
 
 class FetchedPartitions(WatchSet):
-    """The partitions of a session, or of a single fetch without one."""
+    """The partitions of a session, or of a single fetch without a session."""
 
     __slots__ = ("partitions", "session")
 
-    changed: list[CachedPartition]  # type: ignore[assignment] # nothing else is put into it
+    changed: list[CachedPartition]  # type: ignore[assignment] # only these are added
 
     def __init__(self, replica: int, now_ms: int) -> None:
-        self.replica = replica  # as in `WatchSet`, without a call more for each full fetch
+        self.replica = replica  # inlines `WatchSet.__init__`: one call less for each full fetch
         self.used_ms = now_ms
         self.changed = []
         self.waiting = None
@@ -105,7 +104,7 @@ class FetchedPartitions(WatchSet):
         self.partitions: dict[Key, CachedPartition] = {}
 
     def update(self, request: FetchRequest, *, by_id: bool) -> None:
-        """Take in what a request of a session says of partitions."""
+        """Apply the changed and forgotten partitions of a request in a session."""
         partitions = self.partitions
         for topic in request.topics:
             name: TopicKey = topic.topic_id if by_id else topic.topic
@@ -130,21 +129,21 @@ class FetchedPartitions(WatchSet):
             self.changed = [cached for cached in self.changed if cached.is_changed]
 
     def sort_changed(self) -> None:
-        """Put the partitions to read into the order in which they are entitled to room in the answer."""
+        """Sort the partitions to read by their turn: earlier ones get the space in the response."""
         self.changed.sort(key=position)
 
     def mark_all(self) -> None:
-        """Have all partitions read by the next fetch."""
+        """Make the next fetch read all partitions."""
         self.changed = list(self.partitions.values())
         for cached in self.changed:
             cached.is_changed = True
 
     def begin_waiting(self, read: list[tuple[CachedPartition, PartitionData]]) -> None:
-        """Have the partitions notify a fetch that was to read these, and found too little.
+        """Start to wait for changes after a read that found too little.
 
-        Those that have nothing to send are left out of the next read, unless they change before.
+        The next read skips partitions without anything to send, unless they change before.
         """
-        kept: list[CachedPartition] = self.changed[len(read) :]
+        remaining: list[CachedPartition] = self.changed[len(read) :]
         has_session = self.session is not None
         for cached, answer in read:
             if not has_session:
@@ -155,17 +154,17 @@ class FetchedPartitions(WatchSet):
             if cached.is_exhausted and not (has_session and cached.has_news(answer)):
                 cached.is_changed = False
             else:
-                kept.append(cached)
-        self.changed = kept
+                remaining.append(cached)
+        self.changed = remaining
 
     def release(self) -> None:
-        """Be notified by no partition any more."""
+        """Stop being notified by the partitions."""
         for cached in self.partitions.values():
             cached.end()
 
 
 class FetchSession:
-    """What the broker remembers of one client's session."""
+    """One client's fetch session."""
 
     __slots__ = (
         "broker_epoch",
@@ -186,29 +185,29 @@ class FetchSession:
         self.id = session_id
         self.fetched = fetched
         self.size = len(fetched.partitions)
-        """As counted when the session was last used: what eviction goes by."""
+        """The number of partitions at the last use, which eviction compares."""
         self.for_follower = fetched.replica >= 0
         self.broker_epoch = broker_epoch
-        """Of the follower's registration; -1 for a consumer, and for a follower that did not say."""
+        """The follower's broker epoch; -1 for a consumer, or if the request had none."""
         self.by_id = by_id
         self.epoch = 1
         self.created_ms = now_ms
         self.is_closed = False
-        """Whether it was ended or evicted, perhaps while a fetch of it waits."""
+        """Whether it was ended or evicted, possibly while one of its fetches waits."""
         self.reader: object = None
-        """Who read last, and how: what is exhausted for one reader may not be for another."""
+        """The last reader and its isolation: a partition may be exhausted for one reader but not for another."""
 
 
 class SessionCache:
-    """All sessions of a broker."""
+    """The fetch sessions of a broker."""
 
     def __init__(self, *, slots: int = 1000, eviction_ms: int = 120_000, random_id: Callable[[], int]) -> None:
         self.slots = slots
         self.eviction_ms = eviction_ms
         self._random_id = random_id
-        """A number from 1 to the largest int32."""
+        """Returns a number from 1 to the largest int32."""
         self.sessions: dict[int, FetchSession] = {}
-        """Least recently used first."""
+        """Sessions by id, least recently used first."""
         self.evictions = 0
 
     @property
@@ -216,7 +215,7 @@ class SessionCache:
         return sum(session.size for session in self.sessions.values())
 
     def begin(self, request: FetchRequest, version: int, now_ms: int) -> FetchedPartitions:
-        """The partitions that a request is about; raises if its session is not known or not at that epoch."""
+        """Return the partitions of a request. Raise if its session is unknown or at another epoch."""
         session_id, epoch = request.session_id, request.session_epoch
         by_id = version >= FIRST_WITH_IDS
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
@@ -233,7 +232,7 @@ class SessionCache:
         session = self._at_epoch(session_id, epoch)
         fetched = session.fetched
         if fetched.waiting is not None:
-            # Another fetch of this session still waits; its client has given it up.
+            # Another fetch of this session still waits, but its client has abandoned it.
             waiting = fetched.waiting
             waiting.finish()
             waiting.expire()
@@ -247,7 +246,7 @@ class SessionCache:
         session.size = len(fetched.partitions)
         del self.sessions[session_id]
         if not fetched.partitions:
-            # Nothing is left to remember, which the answer says by session id 0.
+            # An empty session is dropped, and the response has session id 0.
             return FetchedPartitions(fetched.replica, now_ms)
         self.sessions[session_id] = session
         return fetched
@@ -260,7 +259,7 @@ class SessionCache:
         version: int,
         now_ms: int,
     ) -> tuple[int, list[tuple[CachedPartition, PartitionData]]]:
-        """The session id of the answer, and the partitions in it; a full request may get a session by this."""
+        """Return the session id and the partitions of the response. A full fetch may open a session."""
         session = fetched.session
         if session is None:
             session_id = NO_SESSION
@@ -275,25 +274,25 @@ class SessionCache:
                         cached.begin(cached.partition)
             return session_id, read
         chosen: list[tuple[CachedPartition, PartitionData]] = []
-        kept: list[CachedPartition] = fetched.changed[len(read) :]
+        remaining: list[CachedPartition] = fetched.changed[len(read) :]
         for pair in read:
             cached, answer = pair
             if cached.has_news(answer):
                 cached.sent(answer)
                 chosen.append(pair)
                 if answer.records:
-                    # Partitions that had their turn go to the end, so that all get theirs.
+                    # Partitions that had their turn go last, so that all get one.
                     cached.go_last()
             if cached.is_exhausted:
                 cached.is_changed = False
                 cached.seen_bytes = 0
             else:
-                kept.append(cached)
-        fetched.changed = kept
+                remaining.append(cached)
+        fetched.changed = remaining
         return session.id, chosen
 
     def take_back(self, request: FetchRequest, response: FetchResponse) -> int:
-        """An answer is not sent, but an empty one in its place: its partitions are sent again. Returns the session."""
+        """Undo a response that was replaced with an empty one: send its partitions again. Return the session id."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._end(response.session_id)
             return NO_SESSION
@@ -329,7 +328,7 @@ class SessionCache:
         return session_id
 
     def _end_sessions_before(self, replica: int, broker_epoch: int) -> None:
-        """End the sessions that a follower had before it was started again: nobody can use them any more."""
+        """End a follower's sessions from before its restart, which are unusable."""
         for session in [*self.sessions.values()]:
             if session.fetched.replica == replica and session.broker_epoch < broker_epoch:
                 self._end(session.id)
@@ -343,7 +342,7 @@ class SessionCache:
         if now_ms - oldest.fetched.used_ms > self.eviction_ms:
             self._evict(oldest)
             return True
-        # Followers may push out consumers; among equals the larger may push out the smaller, if that has lived a while.
+        # Followers may evict consumers. Otherwise a larger session may evict a smaller one that is not new.
         candidates = [
             session
             for session in self.sessions.values()
@@ -369,17 +368,17 @@ class SessionCache:
 
 
 def is_follower(request: FetchRequest, version: int) -> bool:
-    """Whether a replica fetches, and not a consumer."""
+    """Return whether a follower fetches, not a consumer."""
     return replica_id(request, version) >= 0
 
 
 def replica_id(request: FetchRequest, version: int) -> int:
-    """Which broker fetches, or a negative number for consumers."""
+    """Return the id of the broker that fetches; a negative number for consumers."""
     if version < 15:
         return request.replica_id
     return -1 if request.replica_state is None else request.replica_state.replica_id
 
 
 def broker_epoch(request: FetchRequest) -> int:
-    """The epoch of the registration of the broker that fetches; -1 if it is none, or does not say."""
+    """Return the broker epoch of the follower that fetches; -1 for a consumer, or if the request has none."""
     return -1 if request.replica_state is None else request.replica_state.replica_epoch

@@ -1,12 +1,12 @@
-"""Follows one leader: says what to ask it next, and takes in what it answers. No socket, clock or task in here.
+"""One fetcher of a follower: builds the requests to one leader and handles the responses. It has no socket or clock.
 
-Requests go over two lanes. The main lane carries one long fetch after the other, in a fetch session over all
-partitions. The side lane is for what must not wait until such a fetch is over: partitions that came in the meantime,
-which a new leader's producers may be waiting for, and questions about offsets. An answer for a partition that has gone
-on since counts for nothing, so that both lanes may ask for the same.
+Requests use two lanes. The main lane has one long fetch after another, in a fetch session with all partitions. The side
+lane has requests that must not wait for such a fetch: fetches of partitions that were added in the meantime, which a
+new leader's producers may be waiting for, and ListOffsets. A response for a partition that has changed since is
+ignored, so both lanes may fetch the same partition.
 
-What goes wrong with a partition is tried again after a pause that grows up to `replica.fetch.backoff.ms`; what cannot
-get well by itself waits for the next leader.
+A failed partition is retried after a backoff that grows up to `replica.fetch.backoff.ms`. After an unrecoverable error
+it waits for the next leader.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ottla.protocol.messages.rpc.list_offsets import ListOffsetsResponse
 from ottla.protocol.wire.errors import ProtocolError
 from ottla.replication.fetch_requests import FetchLimits, FetchPosition, FollowerSession, Requests, fetch_position_of
 from ottla.replication.partition import Partition
-from ottla.replication.partition_fetch_state import Key, PartitionFetchState, Phase, common_end, take
+from ottla.replication.partition_fetch_state import Key, PartitionFetchState, Phase, append_fetched, common_end
 from ottla.replication.truncation_queue import TruncationQueue
 from ottla.storage.directories.logs import Logs
 
@@ -49,19 +49,19 @@ class Lane(Enum):
 
 
 class Throttle(Protocol):
-    """What limits followers that are not in sync (`follower.replication.throttled.rate`)."""
+    """The throttle of followers that are not in sync (`follower.replication.throttled.rate`)."""
 
     def holds_back(self, topic: str, index: int) -> bool:
-        """Whether a partition is throttled and the limit is reached."""
+        """Return whether a partition is throttled and the limit is reached."""
         ...
 
     def count(self, topic: str, index: int, size: int) -> None:
-        """So much came for a partition."""
+        """Count bytes that were fetched for a partition."""
         ...
 
 
 class Fetcher:
-    """The partitions that one fetcher fetches from one broker."""
+    """Fetches partitions from one broker."""
 
     def __init__(
         self,
@@ -86,16 +86,16 @@ class Fetcher:
         self._throttle = throttle
         self._on_failed = on_failed
         self._on_ready = on_ready
-        """Called when there is something to ask for that was not there at the last `poll`."""
+        """Called when there may be new requests since the last `poll`."""
         self._session = FollowerSession()
         self._changed: set[Key] = set()
-        """Partitions of which the main lane has to say something, or which it does not fetch yet."""
-        self._asking: set[Key] = set()
-        """Partitions that need an offset of the leader's."""
+        """Partitions that changed since the last fetch of the main lane, or that it does not fetch yet."""
+        self._finding_offsets: set[Key] = set()
+        """Partitions that need the leader's log end or log start."""
         self._paused: dict[Key, int] = {}
-        """Partitions that are left alone for a while, and until when."""
+        """Partitions in backoff, and the time of their retry."""
         self._busy: dict[Lane, Mapping[Key, FetchPosition]] = {}
-        self._on_start_moved = self._tell_start
+        self._on_start_moved = self._report_start
         self._failures = 0
         self._blocked_until_ms = 0
 
@@ -105,13 +105,13 @@ class Fetcher:
     # -- partitions --
 
     def add(self, partition: Partition) -> PartitionFetchState:
-        """Fetch a partition from now on, in its present term."""
+        """Start to fetch a partition in its current leader epoch."""
         state = PartitionFetchState(partition)
         self.fetch_states[state.key] = state
         partition.on_start_moved = self._on_start_moved
         log = partition.log
         if log.epochs.latest < 0 and log.log_end_offset > log.high_watermark:
-            # Without epochs the leader cannot tell where logs part: only what is committed is sure to be the same.
+            # Without epochs the leader cannot find the point of divergence: only committed records are equal.
             self._truncate(state, log.high_watermark)
         else:
             self._changed.add(state.key)
@@ -119,40 +119,40 @@ class Fetcher:
         return state
 
     def remove(self, key: Key) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         state = self.fetch_states.pop(key, None)
         if state is not None:
             state.is_gone = True
             state.partition.on_start_moved = None
             self._changed.add(key)
-            self._asking.discard(key)
+            self._finding_offsets.discard(key)
             self._paused.pop(key, None)
 
-    def _tell_start(self, partition: Partition) -> None:
-        """Let the leader know with the next fetch where the log here begins: retention moves that by itself."""
+    def _report_start(self, partition: Partition) -> None:
+        """Report the new log start to the leader with the next fetch, after retention has moved it."""
         self._changed.add((partition.topic_id, partition.index))
 
     @property
     def max_lag(self) -> int:
         return max((state.lag or 0 for state in self.fetch_states.values()), default=0)
 
-    # -- what to ask --
+    # -- requests --
 
     def poll(self, now_ms: int) -> list[tuple[Lane, Any]]:
-        """The requests that can go out now; each is to be followed by `handle_response` or `handle_failure`."""
+        """Return the requests to send now. The caller passes each outcome to `handle_response` or `handle_failure`."""
         if now_ms < self._blocked_until_ms or self._broker_epoch() < 0:
             return []
         for key in [key for key, until_ms in self._paused.items() if until_ms <= now_ms]:
             self._resume(key)
-        found: list[tuple[Lane, Any]] = []
+        requests: list[tuple[Lane, Any]] = []
         if Lane.MAIN not in self._busy and (request := self._main_fetch(now_ms)) is not None:
-            found.append((Lane.MAIN, request))
+            requests.append((Lane.MAIN, request))
         if Lane.SIDE not in self._busy and (request := self._side_request(now_ms)) is not None:
-            found.append((Lane.SIDE, request))
-        return found
+            requests.append((Lane.SIDE, request))
+        return requests
 
     def next_ms(self, now_ms: int) -> int | None:
-        """When to poll again if nothing happens before; None if there is no need to."""
+        """Return when to poll again if nothing happens before; None if there is no need."""
         if not self.fetch_states:
             return None
         if self._broker_epoch() < 0:
@@ -174,10 +174,10 @@ class Fetcher:
                 if sent.pop(key, None) is not None:
                     forgotten.append(key)
                 continue
-            asked = fetch_position_of(state)
-            if sent.get(key) != asked:
-                sent[key] = asked
-                wanted.append((key, asked))
+            requested = fetch_position_of(state)
+            if sent.get(key) != requested:
+                sent[key] = requested
+                wanted.append((key, requested))
         self._changed.clear()
         if not sent and (session.is_new or not forgotten):
             return None
@@ -185,15 +185,15 @@ class Fetcher:
         return self._requests.fetch(wanted, forgotten, session=session, broker_epoch=self._broker_epoch())
 
     def _side_request(self, now_ms: int) -> Any:
-        if self._asking:
-            asking = [self.fetch_states[key] for key in self._asking]
-            self._busy[Lane.SIDE] = {each.key: fetch_position_of(each) for each in asking}
-            return self._requests.offsets(asking)
+        if self._finding_offsets:
+            finding = [self.fetch_states[key] for key in self._finding_offsets]
+            self._busy[Lane.SIDE] = {state.key: fetch_position_of(state) for state in finding}
+            return self._requests.offsets(finding)
         if Lane.MAIN not in self._busy:
             return None
         wanted = {
             state.key: fetch_position_of(state)
-            for state in self._all_of(self._changed)
+            for state in self._states_of(self._changed)
             if not self._is_on_main(state) and self._is_ready(state, now_ms)
         }
         if not wanted:
@@ -202,9 +202,9 @@ class Fetcher:
         return self._requests.fetch(wanted.items(), (), session=None, broker_epoch=self._broker_epoch())
 
     def _is_on_main(self, state: PartitionFetchState) -> bool:
-        """Whether the fetch under way brings an answer for a partition soon: the leader has more than was asked for."""
-        then = self._session.sent.get(state.key)
-        return then is not None and then.leader_epoch == state.leader_epoch
+        """Return whether the main lane's fetch includes the partition in its current leader epoch."""
+        sent = self._session.sent.get(state.key)
+        return sent is not None and sent.leader_epoch == state.leader_epoch
 
     def _is_ready(self, state: PartitionFetchState, now_ms: int) -> bool:
         if state.phase is not Phase.FETCHING or state.retry_at_ms:
@@ -222,25 +222,25 @@ class Fetcher:
         if state.phase is Phase.FETCHING:
             self._changed.add(key)
         elif state.phase is not Phase.TRUNCATING:
-            self._asking.add(key)
+            self._finding_offsets.add(key)
 
-    def _all_of(self, keys: Iterable[Key]) -> Iterator[PartitionFetchState]:
+    def _states_of(self, keys: Iterable[Key]) -> Iterator[PartitionFetchState]:
         for key in keys:
             state = self.fetch_states.get(key)
             if state is not None:
                 yield state
 
-    # -- what was answered --
+    # -- responses --
 
     def handle_response(self, lane: Lane, response: Any, now_ms: int) -> None:
-        """Take in an answer."""
-        asked = self._busy.pop(lane)
+        """Handle a response."""
+        requested = self._busy.pop(lane)
         if isinstance(response, ListOffsetsResponse):
-            self._take_offsets(response, asked, now_ms)
+            self._handle_offsets_response(response, requested, now_ms)
         elif lane is Lane.SIDE:
-            self._take_fetched(response, asked, now_ms)
+            self._handle_fetch_response(response, requested, now_ms)
         elif not response.error_code:
-            self._take_fetched(response, asked, now_ms)
+            self._handle_fetch_response(response, requested, now_ms)
             self._session.on_response(response.session_id)
         else:
             error = by_code(response.error_code)
@@ -249,45 +249,47 @@ class Fetcher:
             else:
                 self._session.restart()
             if issubclass(error, FetchSessionError) and not self._failures:
-                self._failures = 1  # the leader has forgotten the session: it gets a new one, at once
+                self._failures = 1  # the leader does not know the session: begin a new one without backoff
             else:
-                self.handle_failure(Lane.MAIN, error(f"broker {self.source} refused a fetch"), now_ms)
+                self.handle_failure(Lane.MAIN, error(f"broker {self.source} rejected a fetch"), now_ms)
 
     def handle_failure(self, lane: Lane, error: ApiError, now_ms: int) -> None:
-        """The leader cannot be reached, or does not answer."""
+        """Handle a request without a response."""
         self._busy.pop(lane, None)
         if lane is Lane.MAIN:
             self._session.restart()
         if not self._failures:
-            logger.info("broker %d cannot be fetched from: %s", self.source, error)
+            logger.info("Fetching from broker %d failed, retrying: %s", self.source, error)
         self._blocked_until_ms = now_ms + self._pause_ms(self._failures)
         self._failures += 1
 
-    def _take_fetched(self, response: FetchResponse, asked: Mapping[Key, FetchPosition], now_ms: int) -> None:
+    def _handle_fetch_response(
+        self, response: FetchResponse, requested: Mapping[Key, FetchPosition], now_ms: int
+    ) -> None:
         if response.error_code:
             self.handle_failure(
-                Lane.SIDE, by_code(response.error_code)(f"broker {self.source} refused a fetch"), now_ms
+                Lane.SIDE, by_code(response.error_code)(f"broker {self.source} rejected a fetch"), now_ms
             )
             return
         self._failures = 0
         for topic in response.responses:
             for data in topic.partitions:
                 key = topic.topic_id, data.partition_index
-                state = self._current(key, asked)
+                state = self._current(key, requested)
                 if state is not None and state.phase is Phase.FETCHING:
-                    self._take(state, data, now_ms)
+                    self._handle_partition(state, data, now_ms)
 
-    def _current(self, key: Key, asked: Mapping[Key, FetchPosition]) -> PartitionFetchState | None:
-        """The partition that an answer is about, unless it has gone on since it was asked for."""
-        state, then = self.fetch_states.get(key), asked.get(key)
+    def _current(self, key: Key, requested: Mapping[Key, FetchPosition]) -> PartitionFetchState | None:
+        """Return the state of a partition in a response, unless it has changed since the request."""
+        state, then = self.fetch_states.get(key), requested.get(key)
         if state is None or then is None or state.retry_at_ms:
             return None
         same = then.leader_epoch == state.leader_epoch and then.offset == state.partition.log.log_end_offset
         return state if same else None
 
-    def _take(self, state: PartitionFetchState, data: PartitionData, now_ms: int) -> None:
+    def _handle_partition(self, state: PartitionFetchState, data: PartitionData, now_ms: int) -> None:
         if data.error_code:
-            self._take_error(state, data.error_code, now_ms)
+            self._handle_partition_error(state, data.error_code, now_ms)
             return
         state.failures = 0
         partition = state.partition
@@ -296,23 +298,23 @@ class Fetcher:
             self._truncate(state, common_end(log, data.diverging_epoch.epoch, data.diverging_epoch.end_offset))
             return
         try:
-            size = take(self._logs, partition, data, now_ms)
+            size = append_fetched(self._logs, partition, data, now_ms)
         except ProtocolError as error:
-            logger.error("%s fetched what it cannot take from broker %d: %s", partition, self.source, error)
+            logger.error("%s fetched invalid records from broker %d, retrying: %s", partition, self.source, error)
             self._pause(state, now_ms)
             return
-        except Exception as error:  # noqa: BLE001 (whatever it is, it must not stop the other partitions)
-            self._give_up(state, error)
+        except Exception as error:  # noqa: BLE001 (must not stop the other partitions)
+            self._stop_after_error(state, error)
             return
         state.lag = max(data.high_watermark - log.log_end_offset, 0)
         if size:
             self._throttle.count(partition.topic, partition.index, size)
             self._changed.add(state.key)
 
-    def _take_error(self, state: PartitionFetchState, code: int, now_ms: int) -> None:
+    def _handle_partition_error(self, state: PartitionFetchState, code: int, now_ms: int) -> None:
         error = by_code(code)
         if issubclass(error, FencedLeaderEpoch):
-            logger.info("%s is behind its leader's term, of which the metadata will tell", state)
+            logger.info("%s is fenced: it waits for the metadata of a newer leader epoch", state)
             self._stop(state)
         elif issubclass(error, OffsetOutOfRange):
             state.phase = Phase.FINDING_END
@@ -321,50 +323,52 @@ class Fetcher:
                 self._pause(state, now_ms)
             else:
                 state.failures = 1
-                self._asking.add(state.key)
+                self._finding_offsets.add(state.key)
         else:
             if state.failures >= 3:
-                logger.info("%s cannot be fetched from broker %d: %s", state, self.source, name_of(code))
+                logger.info("Fetching %s from broker %d failed: %s", state, self.source, name_of(code))
             self._pause(state, now_ms)
 
-    def _take_offsets(self, response: ListOffsetsResponse, asked: Mapping[Key, FetchPosition], now_ms: int) -> None:
+    def _handle_offsets_response(
+        self, response: ListOffsetsResponse, requested: Mapping[Key, FetchPosition], now_ms: int
+    ) -> None:
         self._failures = 0
-        by_name = {(each.partition.topic, each.partition.index): each for each in self._all_of(asked)}
+        by_name = {(state.partition.topic, state.partition.index): state for state in self._states_of(requested)}
         for topic in response.topics:
             for data in topic.partitions:
                 state = by_name.get((topic.name, data.partition_index))
-                if state is None or self._current(state.key, asked) is None:
+                if state is None or self._current(state.key, requested) is None:
                     continue
-                self._asking.discard(state.key)
+                self._finding_offsets.discard(state.key)
                 if data.error_code != NONE:
-                    self._take_error(state, data.error_code, now_ms)
+                    self._handle_partition_error(state, data.error_code, now_ms)
                 elif state.phase is Phase.FINDING_END:
-                    self._take_end(state, data.offset)
+                    self._handle_end(state, data.offset)
                 elif state.phase is Phase.FINDING_START:
-                    self._take_start(state, data.offset, now_ms)
+                    self._handle_start(state, data.offset, now_ms)
 
-    def _take_end(self, state: PartitionFetchState, end: int) -> None:
+    def _handle_end(self, state: PartitionFetchState, end: int) -> None:
         state.leader_end = end
         if end < state.partition.log.log_end_offset:
-            # Only after an unclean election does a leader have less, and no epoch in common.
+            # The leader has less, and no epoch in common, only after an unclean election.
             self._truncate(state, end)
         else:
             state.phase = Phase.FINDING_START
-            self._asking.add(state.key)
+            self._finding_offsets.add(state.key)
 
-    def _take_start(self, state: PartitionFetchState, start: int, now_ms: int) -> None:
+    def _handle_start(self, state: PartitionFetchState, start: int, now_ms: int) -> None:
         partition = state.partition
         if start > partition.log.log_end_offset:
-            logger.info("%s begins anew at %d, where its leader's log begins", partition.log, start)
+            logger.info("Emptying %s: the leader's log starts later, at %d", partition.log, start)
             try:
                 self._logs.truncate_fully_and_start_at(partition.topic, partition.index, start, now_ms=now_ms)
             except (OSError, StorageFailed) as error:
-                self._give_up(state, error)
+                self._stop_after_error(state, error)
                 return
         state.lag = max(state.leader_end - partition.log.log_end_offset, 0)
-        self._fetch_on(state)
+        self._resume_fetching(state)
 
-    # -- what becomes of a partition --
+    # -- partition states --
 
     def _truncate(self, state: PartitionFetchState, offset: int) -> None:
         state.phase = Phase.TRUNCATING
@@ -375,11 +379,11 @@ class Fetcher:
         if state.is_gone:
             return
         if error is not None:
-            self._give_up(state, error)
+            self._stop_after_error(state, error)
         else:
-            self._fetch_on(state)
+            self._resume_fetching(state)
 
-    def _fetch_on(self, state: PartitionFetchState) -> None:
+    def _resume_fetching(self, state: PartitionFetchState) -> None:
         state.phase = Phase.FETCHING
         state.partition.mark_watches()
         self._changed.add(state.key)
@@ -388,18 +392,20 @@ class Fetcher:
     def _pause(self, state: PartitionFetchState, now_ms: int) -> None:
         state.retry_at_ms = self._paused[state.key] = now_ms + self._pause_ms(state.failures)
         state.failures += 1
-        self._asking.discard(state.key)
+        self._finding_offsets.discard(state.key)
         self._changed.add(state.key)
 
     def _pause_ms(self, failures: int) -> int:
         return min(_FIRST_PAUSE_MS << min(failures, 16), self._limits.backoff_ms)
 
-    def _give_up(self, state: PartitionFetchState, error: Exception) -> None:
+    def _stop_after_error(self, state: PartitionFetchState, error: Exception) -> None:
         unexpected = not isinstance(error, ApiError | OSError)
-        logger.error("%s is fetched no more in this term: %s", state, error, exc_info=error if unexpected else None)
+        logger.error(
+            "Stopped fetching %s until it has a new leader: %s", state, error, exc_info=error if unexpected else None
+        )
         self._stop(state)
 
     def _stop(self, state: PartitionFetchState) -> None:
-        """Leave a partition alone until it has another leader."""
+        """Stop fetching a partition until it has a new leader."""
         self.remove(state.key)
         self._on_failed(state.partition)

@@ -1,7 +1,7 @@
-"""All fetchers of a broker: which partition is fetched from whom, by which fetcher.
+"""All fetchers of a broker, and the assignment of partitions to them.
 
-There are up to `num.replica.fetchers` fetchers for each broker that leads something; a partition always goes to the
-same one of them. Fetchers come with their first partition and go with their last.
+There are up to `num.replica.fetchers` fetchers for each leader's broker, and a partition always uses the same one. A
+fetcher is created with its first partition and closed after its last.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from ottla.replication.partition import Partition
 from ottla.replication.partition_fetch_state import Key
 
 FetcherId = tuple[int, int]
-"""The broker that is fetched from, and a number."""
+"""The broker that is fetched from, and the number of the fetcher."""
 
 
 class Runner(Protocol):
-    """A fetcher with what carries its requests."""
+    """A fetcher and its connections."""
 
     fetcher: Fetcher
 
     @property
     def is_closed_by_peer(self) -> bool:
-        """Whether the broker that is fetched from has closed a connection, noticed or not."""
+        """Whether the leader's broker has closed a connection, even if this was not read yet."""
         ...
 
     def close(self) -> None:
-        """Ask nothing more, and give up what is under way."""
+        """Stop sending requests, and drop requests in flight."""
         ...
 
 
 Open = Callable[[FetcherId, Callable[[Partition], None]], Runner]
-"""Makes a fetcher for a broker; takes whom to tell of partitions that it gives up."""
+"""Creates a fetcher for a broker. The callback gets partitions that it stops fetching after an error."""
 
 
 class Fetchers:
-    """The fetchers of a broker, by the broker they fetch from."""
+    """The fetchers of a broker, by the broker that they fetch from."""
 
     def __init__(self, open_fetcher: Open, *, per_broker: int = 1) -> None:
         self._open = open_fetcher
@@ -46,21 +46,21 @@ class Fetchers:
         self.runners: dict[FetcherId, Runner] = {}
         self._runners_by_partition: dict[Key, Runner] = {}
         self.failed_epochs: dict[Key, int] = {}
-        """Partitions that are not fetched any more in a term of their leader, and that term."""
+        """Partitions that failed and wait for a new leader, and the leader epoch in which they failed."""
         self._is_closed = False
 
     @property
     def max_lag(self) -> int:
-        """How far the partition is behind that is farthest behind."""
+        """The largest lag of all partitions."""
         return max((runner.fetcher.max_lag for runner in self.runners.values()), default=0)
 
     @property
     def disconnected_brokers(self) -> list[int]:
-        """The brokers that have closed a connection over which they are fetched from."""
+        """The brokers that have closed a fetcher's connection."""
         return [source for (source, _), runner in self.runners.items() if runner.is_closed_by_peer]
 
     def follow(self, partition: Partition) -> None:
-        """Fetch a partition from the leader that it has now."""
+        """Fetch a partition from its current leader."""
         key = partition.topic_id, partition.index
         leader = partition.assignment.leader
         runner = self._runners_by_partition.get(key)
@@ -76,7 +76,7 @@ class Fetchers:
             runner.fetcher.add(partition)
 
     def leave(self, partition: Partition) -> None:
-        """Fetch a partition no more."""
+        """Stop fetching a partition."""
         key = partition.topic_id, partition.index
         self.failed_epochs.pop(key, None)
         runner = self._runners_by_partition.pop(key, None)
@@ -84,14 +84,14 @@ class Fetchers:
             runner.fetcher.remove(key)
 
     def settle(self) -> None:
-        """Close fetchers that have nothing to fetch any more."""
+        """Close the fetchers without partitions."""
         for fetcher_id, runner in list(self.runners.items()):
             if not runner.fetcher.fetch_states:
                 runner.close()
                 del self.runners[fetcher_id]
 
     def resize(self, per_broker: int) -> None:
-        """Spread the partitions over another number of fetchers."""
+        """Spread the partitions over another number of fetchers per broker."""
         if per_broker == self._per_broker:
             return
         self._per_broker = per_broker
@@ -105,7 +105,7 @@ class Fetchers:
         self.settle()
 
     def close(self) -> None:
-        """Fetch nothing more."""
+        """Stop all fetchers."""
         self._is_closed = True
         for runner in self.runners.values():
             runner.close()

@@ -1,6 +1,6 @@
-"""What a follower does to its log with what its leader tells: append, cut off what is not the leader's, begin anew.
+"""The fetch state of a partition on a follower, and how fetched data is applied to its log.
 
-The log itself says how far it is; here is only what the fetcher must remember beside it.
+The log itself has the fetch offset; the state has only what the fetcher must remember in addition.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Key = tuple[bytes, int]
 
 
 class Phase(Enum):
-    """What a follower needs next."""
+    """What a follower is doing."""
 
-    FETCHING = "records"
-    FINDING_END = "the leader's log end, for it does not have what was asked for"
-    FINDING_START = "the leader's log start, for its log end is not before this one's"
-    TRUNCATING = "its log to be cut, which waits for the disk"
+    FETCHING = "fetching records"
+    FINDING_END = "asking for the leader's log end, because the fetch offset is out of range"
+    FINDING_START = "asking for the leader's log start, because its log end is not before this one's"
+    TRUNCATING = "waiting until its log is truncated"
 
 
 class PartitionFetchState:
-    """One partition that is fetched from its leader, in one term of it."""
+    """One partition that is fetched from its leader, in one leader epoch."""
 
     __slots__ = ("failures", "is_gone", "lag", "leader_end", "leader_epoch", "partition", "phase", "retry_at_ms")
 
@@ -37,13 +37,13 @@ class PartitionFetchState:
         self.leader_epoch = partition.leader_epoch
         self.phase = Phase.FETCHING
         self.retry_at_ms = 0
-        """0 unless something went wrong with it just now."""
+        """The time of the retry after an error; otherwise 0."""
         self.failures = 0
         self.lag: int | None = None
-        """How much of what is committed is missing here; None before the first answer."""
+        """The number of committed records that are missing here; None before the first response."""
         self.leader_end = 0
         self.is_gone = False
-        """Whether it is fetched no more: what is still under way for it comes too late."""
+        """Whether it is no longer fetched. Results that arrive later are ignored."""
 
     def __repr__(self) -> str:
         name = f"{self.partition.topic}-{self.partition.index}"
@@ -58,8 +58,8 @@ class PartitionFetchState:
         return self.lag is not None and self.lag <= 0
 
 
-def take(logs: Logs, partition: Partition, data: PartitionData, now_ms: int) -> int:
-    """Append what was fetched and follow the leader's offsets; returns how many bytes were appended."""
+def append_fetched(logs: Logs, partition: Partition, data: PartitionData, now_ms: int) -> int:
+    """Append fetched records and apply the leader's offsets; return how many bytes were appended."""
     log, records, size = partition.log, data.records, 0
     if isinstance(records, bytes | bytearray | memoryview) and len(records):
         size = _append(logs, log, memoryview(records), now_ms)
@@ -74,15 +74,15 @@ def _append(logs: Logs, log: PartitionLog, records: memoryview, now_ms: int) -> 
     if log.log_end_offset == log.log_start_offset and len(records) > LENGTH_PREFIX_BYTES:
         first = read_header(records, 0)
         if first.base_offset < log.log_end_offset <= first.last_offset:
-            # The leader's log begins inside a batch, which can only be copied as a whole.
+            # The leader's log starts inside a batch, which can only be copied whole.
             logs.truncate_fully_and_start_at(log.topic, log.partition, first.base_offset, now_ms=now_ms)
     return log.append_fetched(records, now_ms=now_ms)
 
 
 def common_end(log: PartitionLog, epoch: int, end_offset: int) -> int:
-    """Up to where a log may be the leader's, which says that its largest epoch up to ours ends there (KIP-101).
+    """Return the offset to truncate a log to, given the diverging epoch and end offset from the leader (KIP-101).
 
-    Where the epoch is not known here, the largest one before it must do: then the leader is asked again.
+    If the epoch is unknown here, this is the end of the largest smaller epoch, and the next fetch may diverge again.
     """
     end = log.log_end_offset
     if end_offset < 0:

@@ -67,14 +67,14 @@ class TruncationQueue:
         left = dict(wanted)
         failure: OSError | StorageFailed | None = None
         while left:
-            names = {(each.partition.topic, each.partition.index): offset for each, offset in left.items()}
+            names = {(state.partition.topic, state.partition.index): offset for state, offset in left.items()}
             shown = ", ".join(f"{topic}-{index} to {offset}" for (topic, index), offset in names.items())
             logger.info("Truncating logs that diverge from their leaders': %s", shown)
             try:
                 self._logs.truncate(names, now_ms=self._now_ms())
             except (OSError, StorageFailed) as error:
                 failure = error
-                online = {each: offset for each, offset in left.items() if self._is_online(each)}
+                online = {state: offset for state, offset in left.items() if self._is_online(state)}
                 if len(online) == len(left):
                     raise
                 left = online

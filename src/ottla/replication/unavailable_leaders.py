@@ -118,7 +118,7 @@ class UnavailableLeaders:
             await asyncio.wait([self._changed], timeout=left_s)
 
     async def _probe_until_decided(self, broker_id: int, missing: _Missing) -> None:
-        """ProbePort at a broker until it answers or the controller has decided."""
+        """Probe a broker's port until it accepts a connection or the controller has decided."""
         endpoint = self._image.endpoint(broker_id, self._listener)
         while endpoint is not None and await self._probe_port(endpoint.host, endpoint.port):
             if self._missing.get(broker_id) != missing:

@@ -146,7 +146,7 @@ def test_a_failure_at_a_deadline_does_not_stop_the_others(caplog: pytest.LogCapt
     timer.add(later, 200)
     clock.pass_time(300)
     assert (things[1].outcome, later.outcome) == ("expired", "expired")
-    assert "could not be completed" in caplog.text
+    assert "failed to complete" in caplog.text
     caplog.clear()
 
 
