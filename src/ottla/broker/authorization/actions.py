@@ -39,6 +39,20 @@ class ResourceType(IntEnum):
     USER = 7
 
 
+class PatternType(IntEnum):
+    """How an ACL names resources, with Kafka's numbers."""
+
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class PermissionType(IntEnum):
+    """Whether an ACL denies or allows, with Kafka's numbers."""
+
+    DENY = 2
+    ALLOW = 3
+
+
 CLUSTER_NAME: Final = "kafka-cluster"
 """The resource name of the cluster."""
 

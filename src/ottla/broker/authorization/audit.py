@@ -9,9 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import Final
 
-from ottla.broker.authorization.actions import Action, AuthorizableRequest, Operation, ResourceType
+from ottla.broker.authorization.actions import (
+    Action,
+    AuthorizableRequest,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
 from ottla.metadata.image.values import Acl
 
 LOGGER: Final = "kafka.authorizer.logger"
@@ -25,8 +33,6 @@ _RESOURCES: Final = {
     ResourceType.DELEGATION_TOKEN: "DelegationToken",
     ResourceType.USER: "User",
 }
-_PATTERNS: Final = {3: "LITERAL", 4: "PREFIXED"}
-_PERMISSIONS: Final = {2: "DENY", 3: "ALLOW"}
 
 logger: Final = logging.getLogger(LOGGER)
 
@@ -47,9 +53,9 @@ class Rule:
             return self.name
         return (
             f"MatchingAcl(acl=StandardAcl[resourceType={_name_of(ResourceType, acl.resource_type)},"
-            f" resourceName={acl.resource_name}, patternType={_PATTERNS.get(acl.pattern_type, 'UNKNOWN')},"
+            f" resourceName={acl.resource_name}, patternType={_name_of(PatternType, acl.pattern_type)},"
             f" principal={acl.principal}, host={acl.host}, operation={_name_of(Operation, acl.operation)},"
-            f" permissionType={_PERMISSIONS.get(acl.permission_type, 'UNKNOWN')}])"
+            f" permissionType={_name_of(PermissionType, acl.permission_type)}])"
         )
 
 
@@ -89,7 +95,7 @@ def _host(address: str) -> str:
     return ":".join(groups + rest)
 
 
-def _name_of(names: type[ResourceType] | type[Operation], code: int) -> str:
+def _name_of(names: type[IntEnum], code: int) -> str:
     try:
         return names(code).name
     except ValueError:

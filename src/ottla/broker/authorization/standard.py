@@ -11,13 +11,18 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from ottla.broker.authorization.actions import Action, AuthorizableRequest, Operation, ResourceType
+from ottla.broker.authorization.actions import (
+    Action,
+    AuthorizableRequest,
+    Operation,
+    PatternType,
+    PermissionType,
+    ResourceType,
+)
 from ottla.broker.authorization.audit import DEFAULT_ALLOW, DEFAULT_DENY, SUPER_USER, Rule, audit
 from ottla.broker.authorization.audit import logger as audit_logger
 from ottla.metadata.image.values import Acl
 
-_LITERAL, _PREFIXED = 3, 4
-_DENY, _ALLOW = 2, 3
 _ANY_NAME: Final = "*"
 _ANY_PRINCIPAL: Final = "User:*"
 _MAX_CACHED: Final = 10_000
@@ -109,18 +114,19 @@ class StandardAuthorizer:
         if self.authorize(request, [any_name])[0]:
             return True
         client = request.client
-        denied: dict[int, set[str]] = {_LITERAL: set(), _PREFIXED: set()}
-        allowed: dict[int, set[str]] = {_LITERAL: set(), _PREFIXED: set()}
+        denied: dict[int, set[str]] = {pattern: set() for pattern in PatternType}
+        allowed: dict[int, set[str]] = {pattern: set() for pattern in PatternType}
         for acl in self._acls_of_type(resource_type):
             is_about = acl.operation in (operation, Operation.ALL)
             if is_about and _applies_to(acl, client.principal, client.address):
-                (denied if acl.permission_type == _DENY else allowed)[acl.pattern_type].add(acl.resource_name)
-        if _ANY_NAME in denied[_LITERAL]:
+                names = denied if acl.permission_type == PermissionType.DENY else allowed
+                names[acl.pattern_type].add(acl.resource_name)
+        if _ANY_NAME in denied[PatternType.LITERAL]:
             return False
-        if _ANY_NAME in allowed[_LITERAL]:
+        if _ANY_NAME in allowed[PatternType.LITERAL]:
             return True
-        candidates = (allowed[_LITERAL] - denied[_LITERAL]) | allowed[_PREFIXED]
-        return any(not any(name.startswith(prefix) for prefix in denied[_PREFIXED]) for name in candidates)
+        candidates = (allowed[PatternType.LITERAL] - denied[PatternType.LITERAL]) | allowed[PatternType.PREFIXED]
+        return any(not any(name.startswith(prefix) for prefix in denied[PatternType.PREFIXED]) for name in candidates)
 
     def _cache(self, principal: str, host: str, action: Action, rule: Rule) -> None:
         if self._cached_count >= _MAX_CACHED:
@@ -140,7 +146,7 @@ class StandardAuthorizer:
         for acl in self._matching_acls(action.kind, action.name):
             has_acl = True
             if _applies_to(acl, principal, host) and _covers(acl, action.operation):
-                (denying if acl.permission_type == _DENY else allowing).append(acl)
+                (denying if acl.permission_type == PermissionType.DENY else allowing).append(acl)
         if denying:
             return _matching_acl(min(denying, key=_order), allows=False)
         if allowing:
@@ -163,12 +169,12 @@ class StandardAuthorizer:
                     yield from acls.values()
 
     def _rules_of(self, acl: Acl) -> _Rules:
-        return self._prefixed if acl.pattern_type == _PREFIXED else self._literal
+        return self._prefixed if acl.pattern_type == PatternType.PREFIXED else self._literal
 
     def _invalidate(self, acl: Acl) -> None:
         self._clear_cache()
         resource_type = acl.resource_type
-        if acl.pattern_type == _PREFIXED:
+        if acl.pattern_type == PatternType.PREFIXED:
             lengths = {len(name) for acl_type, name in self._prefixed if acl_type == resource_type}
             self._lengths[resource_type] = tuple(sorted(lengths))
 
@@ -179,7 +185,7 @@ def _matching_acl(acl: Acl, *, allows: bool) -> Rule:
 
 def _order(acl: Acl) -> tuple[object, ...]:
     """Return the key for Kafka's order of the ACLs of a resource: long names first, ACLs for all names last."""
-    is_for_all = acl.resource_name == _ANY_NAME and acl.pattern_type == _LITERAL
+    is_for_all = acl.resource_name == _ANY_NAME and acl.pattern_type == PatternType.LITERAL
     return (
         is_for_all,
         -len(acl.resource_name),
@@ -198,4 +204,4 @@ def _applies_to(acl: Acl, principal: str, host: str) -> bool:
 def _covers(acl: Acl, operation: int) -> bool:
     if acl.operation in (operation, Operation.ALL):
         return True
-    return acl.permission_type == _ALLOW and acl.operation in _IMPLIED_BY.get(operation, ())
+    return acl.permission_type == PermissionType.ALLOW and acl.operation in _IMPLIED_BY.get(operation, ())
