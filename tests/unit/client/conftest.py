@@ -1,4 +1,4 @@
-"""One Kafka and one Ottla for all tests of the client; most run against either."""
+"""One node of Kafka and one of Ottla for all tests of the client. Most tests run against both."""
 
 import itertools
 from collections.abc import Iterator
@@ -30,12 +30,12 @@ def ottla_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(params=["kafka", "ottla"])
 def address(request: pytest.FixtureRequest) -> str:
-    """A cluster of one node: Apache Kafka's, then Ottla's."""
+    """The address of Kafka's node, then of Ottla's."""
     found: str = request.getfixturevalue(f"{request.param}_address")
     return found
 
 
 @pytest.fixture
 def topic() -> str:
-    """A name that no other test uses."""
+    """A topic name that no other test uses."""
     return f"topic-{next(_numbers)}"

@@ -1,4 +1,4 @@
-"""Addresses as people write them."""
+"""Parsing of addresses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Admin calls: the same with Kafka and with Ottla."""
+"""Admin calls have the same results with Kafka and Ottla."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -46,7 +46,7 @@ def test_a_topic_is_created_described_extended_and_deleted(address: str, topic: 
         }
         assert topic in [each.name for each in await admin.topics()]
         await admin.add_partitions(topic, 4)
-        while len((await admin.topic(topic)).partitions) < 4:  # the broker hears of it a little later
+        while len((await admin.topic(topic)).partitions) < 4:  # the broker learns of it a little later
             await asyncio.sleep(0.02)
         assert list((await admin.topic(topic)).partitions) == [0, 1, 2, 3]
         await admin.delete_topic(topic)
@@ -131,7 +131,7 @@ def test_settings_of_brokers_come_from_file_cluster_or_broker(address: str) -> N
         (found,) = await admin.settings(broker, names=["auto.create.topics.enable"])
         assert found[1:4] == ("false", ConfigSource.FILE, True)
         await admin.change_settings(CLUSTER_DEFAULT, [("log.retention.ms", ConfigOperation.SET, "777000")])
-        for _ in range(50):  # a broker hears of it a little later
+        for _ in range(50):  # a broker learns of it a little later
             (found,) = await admin.settings(broker, names=["log.retention.ms"])
             if found.value == "777000":
                 break
@@ -146,7 +146,7 @@ def test_settings_of_brokers_come_from_file_cluster_or_broker(address: str) -> N
 
 def test_offsets_are_listed_by_end_and_timestamp_and_records_deleted(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
-        # The times are of long ago: records of that age would not be kept.
+        # The timestamps are old: without this setting, retention would delete the records.
         await admin.create_topic(topic, partitions=2, settings={"retention.ms": "-1"})
         async with Producer(admin.cluster) as producer:
             for number in range(10):

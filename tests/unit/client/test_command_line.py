@@ -1,4 +1,4 @@
-"""The command line says the same of Apache Kafka as of Ottla."""
+"""The command line prints the same about Apache Kafka as about Ottla."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from tests.support.commands import ottla
 
 
 def story(address: str, topic: str) -> list[tuple[str, int, str, str]]:
-    """What a number of commands say, without what two clusters cannot have in common."""
+    """Return the output of several commands, without values that differ between clusters."""
     commands: list[tuple[list[str], bytes]] = [
         (["topic", "create", topic, "-p", "3", "--set", "retention.ms=60000000"], b""),
         (["topic", "create", topic], b""),
@@ -34,13 +34,13 @@ def story(address: str, topic: str) -> list[tuple[str, int, str, str]]:
         (["topic", "delete", topic], b""),
         (["topic", "delete", topic], b""),
     ]
-    told = []
+    outputs = []
     for arguments, typed in commands:
         done = ottla(*arguments, server=address, typed=typed)
-        told.append(
+        outputs.append(
             (" ".join(arguments), done.returncode, _common(done.stdout, address), _common(done.stderr, address))
         )
-    return told
+    return outputs
 
 
 def _common(text: str, address: str) -> str:
@@ -48,9 +48,9 @@ def _common(text: str, address: str) -> str:
     text = re.sub(r"id [\w-]{22}", "id ID", text)
     text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
     text = re.sub(r'"timestamp": \d+', '"timestamp": TIME', text)
-    # Kafka gives this reason also where no directory is.
+    # Kafka gives this reason even if there is no directory.
     text = text.replace(" or some brokers have all their log directories cordoned", "")
-    # The port's length decides how wide its column is.
+    # The width of the column depends on the length of the port.
     return re.sub(r" {2,}", "  ", text)
 
 

@@ -1,4 +1,4 @@
-"""Where a consumer begins and ends, and what transactions let it see."""
+"""Start and end positions of a consumer, and the records of transactions that it sees."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ from ottla.protocol.errors import OffsetOutOfRange, UnknownTopicOrPartition
 def with_ten_records(address: str, topic: str, work: Callable[[Cluster], Awaitable[None]]) -> None:
     async def main() -> None:
         async with Cluster(address) as cluster:
-            # The times are of long ago: records of that age would not be kept.
+            # The timestamps are old: without this setting, retention would delete the records.
             await Admin(cluster).create_topic(topic, partitions=2, settings={"retention.ms": "-1"})
             async with Producer(cluster) as producer:
                 for number in range(10):

@@ -1,4 +1,4 @@
-"""Nodes that are not there, go away and come back; records that nobody takes."""
+"""Unreachable and restarting nodes, and rejected records."""
 
 import asyncio
 import signal
@@ -74,7 +74,7 @@ def test_a_closed_connection_is_noticed_before_a_read() -> None:
 
 
 def test_a_reset_connection_fails_every_request() -> None:
-    """The loop may have closed the socket before anybody was told; sending in between must raise nothing else."""
+    """The loop may close the socket before a reader notices. Sending in between must raise the same error."""
 
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -125,7 +125,7 @@ def test_a_rejected_record_fails_only_its_batch(address: str, topic: str) -> Non
                     await bad
                 good = await producer.send(topic, b"value", key=b"key")
                 assert (await good).offset == 0
-                with pytest.raises(InvalidRecord):  # nobody need wait for each record to hear of it
+                with pytest.raises(InvalidRecord):  # flush reports it without waiting for each record
                     await producer.flush()
 
     asyncio.run(main())

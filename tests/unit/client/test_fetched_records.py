@@ -1,4 +1,4 @@
-"""Which records of a fetch a consumer sees."""
+"""The records of a fetch response that a consumer sees."""
 
 import pytest
 

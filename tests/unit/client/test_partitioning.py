@@ -1,4 +1,4 @@
-"""Keys go where Kafka's own producer sends them; records without one stay together for a while."""
+"""Keys map to the same partitions as in Kafka's producer; records without a key are sticky."""
 
 import random
 from itertools import pairwise
@@ -12,7 +12,7 @@ from ottla.client.partitioning import StickyPartitioner, murmur2, partition_for_
 @pytest.mark.parametrize(
     ("key", "hashed"),
     [
-        # Of Kafka's own UtilsTest.
+        # From Kafka's UtilsTest.
         (b"21", -973932308),
         (b"foobar", -790332482),
         (b"a-little-bit-long-string", -985981536),

@@ -1,4 +1,4 @@
-"""What is produced is what is consumed: with Kafka and with Ottla, and with another client on the other end."""
+"""Consumed records equal the produced ones, with Kafka, with Ottla, and with another client."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ async def read_all(cluster: Cluster, topic: str, *, sessions: bool = False) -> l
 def test_records_come_back_as_they_were_sent(address: str, topic: str, compression: Compression) -> None:
     async def main() -> tuple[list[RecordMetadata], list[tuple[int, Record]]]:
         async with Cluster(address) as cluster:
-            # The times are of long ago: records of that age would not be kept.
+            # The timestamps are old: without this setting, retention would delete the records.
             await Admin(cluster).create_topic(topic, partitions=3, settings={"retention.ms": "-1"})
             async with Producer(cluster, compression=compression) as producer:
                 sent = [
@@ -96,6 +96,6 @@ def test_records_of_a_partition_stay_in_order(address: str, topic: str, acks: in
             return delivered, await read_all(cluster, topic)
 
     delivered, found = asyncio.run(main())
-    # What nobody acknowledges may still be on its way when the reader looks for the end.
+    # Unacknowledged records may still be in flight when the reader looks up the end.
     assert [int(record.value or b"") for _, record in found] == list(range(count if acks else len(found)))
     assert [each.offset for each in delivered] == (list(range(count)) if acks else [-1] * count)

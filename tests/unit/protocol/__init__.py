@@ -1,1 +1,1 @@
-"""The facts of Kafka 4.3.1's protocol that tests compare with."""
+"""Tests of the protocol, with tables of Kafka 4.3.1 to compare with."""

@@ -1,4 +1,4 @@
-"""The error tree: it equals Kafka's table, and its families hold what their names promise."""
+"""The error tree equals Kafka's table, and its families have the right members."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TABLE: list[Row] = json.loads(
 )["errors"]
 FAILURES = [row for row in TABLE if row["code"] != errors.NONE]
 
-# A class is named as Kafka names the error, in CamelCase, except where Kafka's name is clumsy or repeats the obvious.
+# Classes have Kafka's names in CamelCase, except where those are clumsy or redundant.
 RENAMED = {
     "COORDINATOR_LOAD_IN_PROGRESS": "CoordinatorLoading",
     "FETCH_SESSION_TOPIC_ID_ERROR": "FetchSessionTopicIdMismatch",
@@ -50,7 +50,7 @@ def names_with(part: str) -> set[str]:
     return {row["name"] for row in FAILURES if part in row["name"]}
 
 
-# Read once, before a test defines classes of its own.
+# Read once, before a test defines its own classes.
 TREE = sorted(descendants(ApiError), key=lambda error: error.__name__)
 FAMILIES = [error for error in TREE if is_family(error)]
 MEMBERS = [error for error in TREE if not is_family(error)]
@@ -101,14 +101,14 @@ def test_an_error_has_its_own_message_or_its_docstring() -> None:
     plain = errors.NotLeader()
     assert plain.message == "This broker does not lead the partition; the client should refresh its metadata."
     assert str(plain) == plain.message
-    told = errors.NotLeader("broker 2 leads orders-0")
-    assert told.message == str(told) == "broker 2 leads orders-0"
+    explicit = errors.NotLeader("broker 2 leads orders-0")
+    assert explicit.message == str(explicit) == "broker 2 leads orders-0"
     assert errors.NotLeader("").message == ""
 
 
 def test_only_the_first_sentence_of_a_docstring_is_the_message() -> None:
     class Overslept(errors.RequestError):
-        """It was late. The rest is for readers of the source."""
+        """It was late. This sentence is not part of the message."""
 
     assert Overslept().message == "It was late."
 
@@ -132,7 +132,7 @@ def test_a_second_class_for_a_code_is_rejected() -> None:
     with pytest.raises(AssertionError, match="takes the code of NotLeader"):
 
         class Impostor(ApiError, code=6, name="IMPOSTOR"):
-            """Never made."""
+            """Never created."""
 
     assert by_code(6) is errors.NotLeader
 
@@ -211,7 +211,7 @@ def test_two_errors_belong_to_two_families() -> None:
 
 
 def test_importing_the_errors_imports_nothing_else() -> None:
-    # The import takes some 4 ms, nearly all of it the making of classes; `typing` or `re` alone would double that.
+    # The import takes about 4 ms, mostly to create classes. `typing` or `re` alone would double that.
     code = "import sys; old = set(sys.modules); import ottla.protocol.errors; print(*sorted(set(sys.modules) - old))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     new = {name for name in shown.stdout.split() if not name.startswith("ottla.protocol.errors")}

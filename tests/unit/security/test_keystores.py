@@ -36,12 +36,14 @@ def der(pem: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-@pytest.mark.parametrize("message", ["JKS", "PKCS12"])
-def test_the_key_and_certificates_are_read_back(authority: Authority, ann: Identity, kind: str, message: str) -> None:
-    text, password = identity_pem(store(authority.key_store("ann", ann, kind), message), None)
+@pytest.mark.parametrize("configured_type", ["JKS", "PKCS12"])
+def test_the_key_and_certificates_are_read_back(
+    authority: Authority, ann: Identity, kind: str, configured_type: str
+) -> None:
+    text, password = identity_pem(store(authority.key_store("ann", ann, kind), configured_type), None)
     assert password is None
     assert der(text) == [ssl.PEM_cert_to_DER_cert(each.certificate_pem) for each in (ann, authority.identity)]
-    context = client_context(Tls(identity=store(authority.key_store("ann2", ann, kind), message)))
+    context = client_context(Tls(identity=store(authority.key_store("ann2", ann, kind), configured_type)))
     assert context.check_hostname  # and the key was taken: it belongs to the certificate
 
 

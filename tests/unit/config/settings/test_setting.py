@@ -1,4 +1,4 @@
-"""A setting's text becomes its value, or an error that says what would be allowed."""
+"""The text of a setting is parsed to its value, or to an error that says what is allowed."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from ottla.config.settings.values import Password, SettingType, Value, parse_val
 ALL = list(chain(broker_settings().values(), topic_settings().values(), group_settings().values()))
 
 
-def made(kind: SettingType, valid: str = "any") -> Setting:
+def make_setting(kind: SettingType, valid: str = "any") -> Setting:
     return Setting("the.name", kind, None, valid, Importance.LOW, UpdateMode.READ_ONLY)
 
 
@@ -27,7 +27,7 @@ def test_no_setting_of_kafka_is_missing() -> None:
 
 @pytest.mark.parametrize("setting", ALL, ids=lambda setting: setting.name)
 def test_every_default_is_allowed_and_shown_as_it_is_written(setting: Setting) -> None:
-    check_of(setting.type, setting.valid)  # also those without a default have a check that exists
+    check_of(setting.type, setting.valid)  # raises if the notation is unknown
     assert show_value(setting.default_value) == setting.default
     assert not (setting.required and setting.default is not None)
 
@@ -48,7 +48,7 @@ def test_every_default_is_allowed_and_shown_as_it_is_written(setting: Setting) -
     ],
 )
 def test_texts_are_read_as_kafka_reads_them(kind: SettingType, text: str, value: Value) -> None:
-    assert made(kind).parse(text) == value
+    assert make_setting(kind).parse(text) == value
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_error_names_the_setting_the_value_and_what_is_allowed(
     kind: SettingType, valid: str, text: str, reason: str
 ) -> None:
     with pytest.raises(InvalidSetting) as caught:
-        made(kind, valid).parse(text)
+        make_setting(kind, valid).parse(text)
     assert str(caught.value) == f"Invalid value {text} for configuration the.name: {reason}"
     assert (caught.value.name, caught.value.value, caught.value.reason) == ("the.name", text, reason)
 
@@ -93,7 +93,7 @@ def test_doubles_are_shown_as_java_shows_them(value: float, text: str) -> None:
 
 
 def test_a_password_is_not_shown() -> None:
-    assert repr(made(SettingType.PASSWORD).parse("x")) == "[hidden]"
+    assert repr(make_setting(SettingType.PASSWORD).parse("x")) == "[hidden]"
     assert str(Password("x")) == "[hidden]"
 
 

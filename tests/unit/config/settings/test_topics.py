@@ -1,4 +1,4 @@
-"""A topic's settings in force: who wins, where a value comes from, and what does not go together."""
+"""Effective settings of topics: precedence, sources and conflicts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Batch headers: every field read and rewritten in place, every bound, and what a broker may append."""
+"""Batch headers: fields, bounds, in-place changes, and the batches that a broker may append."""
 
 import random
 import struct
@@ -48,7 +48,7 @@ def example(count: int = 3, **fields: Any) -> bytearray:
 
 
 def header(**fields: int) -> BatchHeader:
-    """A produced batch that is in order, but for the given fields."""
+    """Return the header of a valid produced batch with the given changes."""
     return read_header(example())._replace(**fields)
 
 

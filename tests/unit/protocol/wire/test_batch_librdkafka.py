@@ -1,4 +1,4 @@
-"""Batches across the fence: librdkafka's are read by Ottla and Ottla's by librdkafka, through its own mock broker."""
+"""Ottla reads librdkafka's batches, and librdkafka reads Ottla's through its mock broker."""
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
@@ -38,7 +38,7 @@ def test_batches_of_librdkafka_are_read(mock_broker: MockBroker, codec: Compress
         assert list(read_keys(batch)) == [(r.offset, r.timestamp, r.key, r.value is None) for r in inner]
         read += inner
     assert read == written
-    # librdkafka leaves a batch as it is where compression would not make it smaller.
+    # librdkafka does not compress a batch if that would not make it smaller.
     assert codec in seen <= {codec, Compression.NONE}
 
 

@@ -1,4 +1,4 @@
-"""The generated codecs themselves: what they share, and when they are made."""
+"""The generated codecs: what they share, and when they are created."""
 
 import pytest
 

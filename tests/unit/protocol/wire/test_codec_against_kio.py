@@ -31,7 +31,7 @@ EXAMPLES = 12
 
 
 class KioValues(Values):
-    """kio turns codes into enums and times into dates, so those fields keep to what these can be."""
+    """kio converts codes to enums and times to dates, so these fields need values that it can convert."""
 
     def fixed(self, kind: Fixed, name: str) -> Any:
         if "error_code" in name and kind.format == "h":
@@ -71,7 +71,7 @@ def test_bytes_and_values_equal_kios(api: Api, kind: str, version: int, random: 
 
 
 def plain_of_ours(value: Any, shape: Shape, *, optional: bool = False) -> Any:
-    """The value as dicts, lists and numbers: only the fields of the version, defaults for tagged structs not given."""
+    """Convert a value to dicts, lists and numbers: the fields of the version, with defaults for absent tagged structs."""
     if isinstance(shape, Struct) and (value is not None or optional):
         value = shape.cls() if value is None else value
         return {

@@ -1,4 +1,4 @@
-"""The four codecs: round trips, what other writers write, and inputs made to hurt."""
+"""The four codecs: round trips, data of other writers, and malicious inputs."""
 
 import gzip
 import random
@@ -43,7 +43,7 @@ JAVA_PLAIN = bytes.fromhex(
     "62000000046b313e6f6e65206f6e65206f6e65206f6e65206f6e65206f6e65206f6e65206f6e650402680278086e6f6e6501"
     "1400c80102010674776f0010000104046b330100"
 )
-"""Three encoded records, which the streams of Kafka 4.3.1's Java client squeezed to the following."""
+"""Three encoded records, and below what Kafka 4.3.1's Java client compresses them to."""
 
 JAVA_VECTORS = {
     Compression.GZIP: (
@@ -72,14 +72,14 @@ def text(size: int) -> bytes:
 
 
 def deflated_zeros(mib: int) -> bytes:
-    """A gzip member of zeros, put together from one flushed block since zlib would take seconds."""
+    """Build a gzip member of zeros from one flushed block, because zlib would take seconds."""
     block = zlib.compressobj(9, zlib.DEFLATED, -15)
     flushed = block.compress(bytes(MIB)) + block.flush(zlib.Z_FULL_FLUSH)
     return b"\x1f\x8b\x08" + bytes(7) + flushed * mib + b"\x03\x00" + bytes(8)
 
 
 def zstd_frame(blocks: bytes, *, header: bytes = b"\x00\x58") -> bytes:
-    """A frame of hand-made blocks; without other words of unknown size, in a window of 2 MiB."""
+    """Build a zstd frame from blocks, by default of unknown size and with a window of 2 MiB."""
     return b"\x28\xb5\x2f\xfd" + header + blocks
 
 
@@ -97,7 +97,7 @@ def zstd_compressed_zeros(mib: int, *, size: int) -> bytes:
     return b"".join([stream.compress(bytes(MIB)) for _ in range(mib)]) + stream.flush()
 
 
-# Zeros in about 1 MiB at most: a gigabyte where the codec can, else the most that it can.
+# Zeros compressed to at most about 1 MiB: a gigabyte, or the most that the codec can hold.
 BOMBS: dict[str, tuple[Compression, Callable[[], bytes]]] = {
     "gzip": (Compression.GZIP, lambda: deflated_zeros(1000)),
     "snappy": (Compression.SNAPPY, lambda: bytes(cramjam.snappy.compress_raw(bytes(21 * MIB)))),
@@ -296,7 +296,7 @@ def test_bytes_after_the_end_are_rejected(codec: Compression) -> None:
 def test_data_truncated_at_any_byte_is_rejected(codec: Compression) -> None:
     whole = compress(codec, text(600))
     for cut in range(len(whole)):
-        # Xerial framing has no end mark: after its header an empty stream is as good as any.
+        # Xerial framing has no end mark, so an empty stream after the header is valid.
         if codec is Compression.SNAPPY and cut == 16:
             continue
         with pytest.raises(ProtocolError):
@@ -313,7 +313,7 @@ def test_flipped_bytes_give_data_or_a_protocol_error(codec: Compression) -> None
         sources += [zstandard.ZstdCompressor(write_content_size=False).compress(text(3000)), zstd_zeros(1)]
     for _ in range(3000):
         broken = bytearray(rng.choice(sources))
-        # Headers and lengths lie in front, and are what a lie would be about.
+        # Change the headers and lengths at the start.
         for _ in range(rng.randint(1, 4)):
             broken[rng.randrange(min(len(broken), rng.choice((24, 1 << 30))))] = rng.randrange(256)
         try:
@@ -416,13 +416,13 @@ def test_a_decompression_bomb_is_rejected_in_little_memory(name: str, tmp_path: 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux shows it")
 @pytest.mark.parametrize("name", [name for name in BOMBS if name != "snappy"])
 def test_a_decompression_bomb_is_read_in_the_memory_of_a_few_pieces(name: str, tmp_path: Path) -> None:
-    """Bare snappy is one block, which is decompressed as a whole; what the others hold does not grow."""
+    """Raw snappy is one block, which is decompressed as a whole. The memory of the other codecs does not grow."""
     codec, make = BOMBS[name]
     assert resident_growth_mib(codec, make(), tmp_path, in_pieces=True) < 8
 
 
 def resident_growth_mib(codec: Compression, bomb: bytes, folder: Path, *, in_pieces: bool = False) -> int:
-    """What the libraries below take, which tracemalloc does not see: by the high-water mark of a child process."""
+    """Measure the memory of the libraries, which tracemalloc does not see, as the peak of a child process."""
     (folder / "bomb").write_bytes(bomb)
     child = """
         import pathlib, re, sys

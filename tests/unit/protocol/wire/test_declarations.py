@@ -1,4 +1,4 @@
-"""The declarations say what Kafka's table says: every field, in wire order, with type, versions, tag and default."""
+"""The declarations equal Kafka's table: every field, in wire order, with type, versions, tag and default."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Bytes that are no message: always a ProtocolError that says what and where, in bounded time and memory."""
+"""Malformed messages raise a ProtocolError that names the problem and the position, in bounded time and memory."""
 
 import struct
 import tracemalloc
@@ -95,7 +95,7 @@ def test_an_invalid_null_is_rejected() -> None:
 
 
 def read_in_vain(cls: type, version: int) -> None:
-    """Have the reader made, and the one that says what is wrong: both are made when they are first needed."""
+    """Create the reader and its fallback, which are created on first use."""
     with pytest.raises(ProtocolError):
         decode(cls, version, b"")
 

@@ -1,4 +1,4 @@
-"""The compiled codec says the same as generated Python: of every message in every version, and of what is none."""
+"""The compiled codec and generated Python agree on every message in every version, and on malformed bytes."""
 
 from collections.abc import Callable
 from random import Random
@@ -33,14 +33,14 @@ MESSAGES, MUTATIONS = 6, 25
 
 
 class Untagged(Values):
-    """Messages as nearly all are: without tagged fields."""
+    """Messages without tagged fields, as nearly all are."""
 
     def member(self, member: Member, depth: int) -> Any:
         return member.field.make_default() if member.field.tag is not None else super().member(member, depth)
 
 
 class Fallen(Exception):
-    """The compiled codec has left something to the generated one."""
+    """The compiled codec fell back to the generated one."""
 
 
 def fall(*given: object) -> Any:
@@ -69,7 +69,7 @@ def test_compiled_and_generated_codecs_agree(name: str, version: int) -> None:
         assert b"".join(ours) == data
         for changed in (data, *mutations(data, random, MUTATIONS)):
             found, expected = outcome(reader_of(cls, version), changed), outcome(read, changed)
-            # What is not a number does not equal itself.
+            # NaN does not equal itself.
             assert found == expected or ("nan" in repr(expected) and repr(found) == repr(expected))
 
 
@@ -77,7 +77,7 @@ def test_compiled_and_generated_codecs_agree(name: str, version: int) -> None:
 def test_messages_without_tagged_fields_never_fall_back_to_python(
     name: str, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or the test above would compare Python with itself."""
+    """Otherwise the test above would compare Python with itself."""
     monkeypatch.setattr("ottla.protocol.wire.plans.make_reader", lambda *given: fall)
     monkeypatch.setattr("ottla.protocol.wire.plans.make_writer", lambda *given: fall)
     cls, random = declared()[name], Random(f"{name} {version}")
@@ -139,7 +139,7 @@ def test_positions_outside_the_buffer_are_rejected() -> None:
 
 
 class Truth:
-    """A boolean field's value whose truth is decided by running Python."""
+    """A value of a boolean field whose truth value runs Python code."""
 
     def __init__(self, decide: Callable[[], bool]) -> None:
         self._decide = decide

@@ -1,4 +1,4 @@
-"""Records: round trips in every compression, Java's own batches, and every lie a batch can tell about itself."""
+"""Records: round trips in every compression, Java's batches, and all inconsistencies of a batch."""
 
 import random
 import tracemalloc
@@ -31,7 +31,7 @@ from ottla.protocol.wire.varint import write_varint, write_varlong
 each_codec = pytest.mark.parametrize("codec", Compression)
 MIN_INT64, MAX_INT64 = -(2**63), 2**63 - 1
 
-# The same three records, as Kafka 4.3.1's Java client builds them in each compression, of a transactional producer.
+# The same three records of a transactional producer, as Kafka 4.3.1's Java client builds them in each compression.
 JAVA_BATCHES = {
     Compression.NONE: (
         "000000000000002a000000770000000502811e91a80010000000020000018bcfe568000000018bcfe568640000000000000f"
@@ -83,7 +83,7 @@ blobs = st.none() | st.binary(max_size=100) | st.builds(bytes, st.integers(0, 20
 
 @st.composite
 def record_lists(draw: st.DrawFn, *, min_size: int = 0) -> tuple[int, list[Record]]:
-    """A base offset, and records from it on with gaps between."""
+    """A base offset, and records from it with gaps."""
     base = draw(st.integers(0, 2**40))
     moment = draw(st.integers(-1, 2**42))
     gaps = draw(st.lists(st.integers(0, 3) | st.integers(0, 10_000), min_size=min_size, max_size=12))
@@ -105,7 +105,7 @@ def test_values_build_the_same_batch_as_records(values: list[bytes], base: int, 
 
 
 def encode(*, head: bytes = b"\x00\x00\x00", key: bytes = b"\x02k", rest: bytes = b"\x02v\x00", cut: int = 0) -> bytes:
-    """One record from its parts; `cut` is by how much its length lies."""
+    """Encode one record from its parts. `cut` is the error of its length."""
     body = head + key + rest
     return write_varint(len(body) - cut) + body
 
@@ -113,7 +113,7 @@ def encode(*, head: bytes = b"\x00\x00\x00", key: bytes = b"\x02k", rest: bytes 
 def batch_of(
     payload: bytes, count: int = 1, *, codec: Compression = Compression.NONE, delta: int | None = None
 ) -> bytearray:
-    """A batch around the given bytes, with a header and CRC that are in order."""
+    """Build a batch around the given bytes, with a valid header and CRC."""
     made = bytearray(HEADER_BYTES) + compress(codec, payload)
     fields = BatchHeader(
         0, len(made) - 12, -1, 2, 0, codec, count - 1 if delta is None else delta, 1000, 1000, -1, -1, -1, count
@@ -261,7 +261,7 @@ BROKEN: dict[str, tuple[bytes, int]] = {
     "2**31 - 1 records counted": (GOOD, 2**31 - 1),
     "a byte after the last record": (GOOD + b"\x00", 1),
     "bytes where no record is counted": (GOOD, 0),
-    "a record of length nought": (b"\x00" + GOOD, 2),
+    "a record of length zero": (b"\x00" + GOOD, 2),
     "a record of negative length": (b"\x01" + GOOD[1:], 1),
     "a record of length -2**31": (write_varint(-(2**31)) + GOOD[1:], 1),
     "a record of length 2**31 - 1": (write_varint(2**31 - 1) + GOOD[1:], 1),

@@ -1,4 +1,4 @@
-"""What is said of a batch's records is true, and compiled code says the same as Python does."""
+"""The summary of a batch's records is right, and compiled code and Python agree."""
 
 import time
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ some_records = st.lists(a_record, min_size=1, max_size=20).map(
 
 
 def say(scan: object, data: bytes | bytearray, count: int, base: int = BASE) -> object:
-    """The answer of one of the scans; None where it has a complaint."""
+    """Return the result of a scan, or None if it rejects the records."""
     assert callable(scan)
     try:
         return scan(data, HEADER_BYTES, count, base)
@@ -60,7 +60,7 @@ def test_a_summary_covers_all_records(given: list[Record]) -> None:
 def test_bytes_are_summarized_if_and_only_if_they_can_be_read(
     given: list[Record], flips: list[tuple[int, int]], cut: int
 ) -> None:
-    """Records, some of whose bytes are changed, cut off or too many."""
+    """Records with changed, missing or extra bytes."""
     data, count = build_batch(given), len(given)
     for place, bits in flips:
         data[HEADER_BYTES + place % (len(data) - HEADER_BYTES)] ^= bits
@@ -128,7 +128,7 @@ mixed_records = st.lists(a_record | a_large_record, min_size=1, max_size=12).map
 
 @pytest.fixture(params=["compiled", "python"], scope="module")
 def small_window(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Records of more than a few bytes do not fit into what is at hand; with compiled code and without."""
+    """Shrink the buffer to a few bytes, with compiled code and without."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(summary, "PIECE_BYTES", 40)
         if request.param == "python":
@@ -149,7 +149,7 @@ class TestPieces:
     def test_the_pieces_do_not_change_a_summary(
         self, given: list[Record], flips: list[tuple[int, int]], cut: int, size: int
     ) -> None:
-        """Of records some of whose bytes are changed, cut off or too many, both find the same or both complain."""
+        """For records with changed, missing or extra bytes, both have the same result or both raise."""
         data, count = build_batch(given)[HEADER_BYTES:], len(given)
         for place, bits in flips:
             data[place % len(data)] ^= bits
@@ -171,7 +171,7 @@ class TestPieces:
         self, given: list[Record], size: int, shift: int
     ) -> None:
         base = given[0].timestamp - shift
-        data = build_batch(given, delete_horizon=base)[HEADER_BYTES:]  # which makes that the base of all timestamps
+        data = build_batch(given, delete_horizon=base)[HEADER_BYTES:]  # which sets the base timestamp
         shifted = shift_timestamps(in_pieces(data, size), len(given), shift)
         assert b"".join(shifted) == build_batch(given)[HEADER_BYTES:]
 

@@ -1,4 +1,4 @@
-"""Varints: round trips, Kafka's own vectors, and every way in which one can be broken."""
+"""Varints: round trips, Kafka's test vectors, and all malformed encodings."""
 
 from collections.abc import Callable
 
