@@ -62,7 +62,7 @@ class Producer:
         self._compression = compression
         self._level = level
         self._idempotent = acks == ALL and idempotent is not False
-        self._insists = idempotent is True
+        self._requires_identity = idempotent is True
         self._identity: ProducerIdentity | None = None
         self._identifying = asyncio.Lock()
         self._linger_s = linger_s
@@ -76,7 +76,7 @@ class Producer:
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._waiting: set[PartitionQueue] = set()
         """Queues with a batch to send and none in flight."""
-        self._unsettled: set[Batch] = set()
+        self._incomplete: set[Batch] = set()
         self._failure: ApiError | None = None
         self._work = asyncio.Event()
         self._room = asyncio.Event()
@@ -127,11 +127,11 @@ class Producer:
 
     async def flush(self) -> None:
         """Wait until all queued records are delivered or failed. Raise the first error since the last flush."""
-        while self._unsettled:
-            for batch in self._unsettled:
+        while self._incomplete:
+            for batch in self._incomplete:
                 batch.is_due = True
             self._work.set()
-            await asyncio.wait([batch.done for batch in self._unsettled])
+            await asyncio.wait([batch.done for batch in self._incomplete])
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
@@ -149,10 +149,10 @@ class Producer:
             task.cancel()
         if self._sender is not None:
             self._sender.cancel()
-        for batch in self._unsettled:
+        for batch in self._incomplete:
             batch.done.set_exception(NetworkFailed("the producer was closed before the record was written"))
             batch.done.exception()
-        self._unsettled.clear()
+        self._incomplete.clear()
 
     def _choose(self, topic: Topic, key: bytes | None, size: int) -> int:
         if key is not None:
@@ -166,11 +166,11 @@ class Producer:
         queue = self._queues.get((topic, partition))
         if queue is None:
             queue = self._queues[topic, partition] = PartitionQueue(topic, partition)
-        if (filling := queue.open_batch(size, self._batch_bytes)) is not None:
-            return filling
+        if (batch := queue.open_batch(size, self._batch_bytes)) is not None:
+            return batch
         batch = Batch(time.monotonic(), Deadline(self._timeout_s))
-        queue.queue.append(batch)
-        self._unsettled.add(batch)
+        queue.batches.append(batch)
+        self._incomplete.add(batch)
         if not queue.is_busy:
             self._waiting.add(queue)
             self._work.set()
@@ -225,9 +225,9 @@ class Producer:
         payloads = {}
         for queue in queues:
             # Without an await in between: a batch with a sequence must not grow.
-            queue.assign_sequence(queue.queue[0], identity)
+            queue.assign_sequence(queue.batches[0], identity)
             try:
-                payloads[queue.topic, queue.partition] = queue.queue[0].build(self._compression, self._level)
+                payloads[queue.topic, queue.partition] = queue.batches[0].build(self._compression, self._level)
             except ProtocolError as error:
                 self._fail(queue, InvalidRecord(str(error)))
         sent = [queue for queue in queues if (queue.topic, queue.partition) in payloads]
@@ -238,30 +238,30 @@ class Producer:
             answers = dict.fromkeys(payloads, (error, False))
         for queue in sent:
             match answers[queue.topic, queue.partition]:
-                case BatchResult() as settled:
-                    self._settle(queue, settled)
-                case (refused, moved):
-                    self._fail(queue, refused, moved=moved)
+                case BatchResult() as result:
+                    self._complete(queue, result)
+                case (failure, moved):
+                    self._fail(queue, failure, moved=moved)
 
     async def _identify(self) -> ProducerIdentity | None:
         async with self._identifying:
             if self._identity is None and self._idempotent:
-                self._identity = await init_producer_id(self.cluster, insists=self._insists)
+                self._identity = await init_producer_id(self.cluster, required=self._requires_identity)
                 self._idempotent = self._identity is not None
             return self._identity
 
-    def _settle(self, queue: PartitionQueue, settled: BatchResult) -> None:
-        batch = queue.queue.popleft()
-        batch.done.set_result(settled)
+    def _complete(self, queue: PartitionQueue, result: BatchResult) -> None:
+        batch = queue.batches.popleft()
+        batch.done.set_result(result)
         self.records_sent += len(batch.records)
-        self._drop(batch)
+        self._release(batch)
         self._resume(queue)
 
     def _fail(self, queue: PartitionQueue, error: ApiError, *, moved: bool = False) -> None:
         """Retry the first batch of a queue, in two halves if it is too large, or give it up."""
-        batch = queue.queue[0]
+        batch = queue.batches[0]
         if isinstance(error, DuplicateSequenceNumber):
-            self._settle(queue, BatchResult(-1, -1))  # already written, but the broker no longer knows its offset
+            self._complete(queue, BatchResult(-1, -1))  # already written, but the broker no longer knows its offset
             return
         pause_s = 0.0 if moved and not batch.attempts else backoff_s(batch.attempts)
         batch.attempts += 1
@@ -270,14 +270,14 @@ class Producer:
                 self.cluster.forget(queue.topic)
             queue.not_before_s = time.monotonic() + pause_s
         elif isinstance(error, MessageTooLarge) and len(batch.records) > 1:
-            self._unsettled.discard(batch)
-            self._unsettled.update(queue.split_first())
+            self._incomplete.discard(batch)
+            self._incomplete.update(queue.split_first())
         else:
             self._give_up(queue, error)
         self._resume(queue)
 
     def _give_up(self, queue: PartitionQueue, error: ApiError) -> None:
-        batch = queue.queue.popleft()
+        batch = queue.batches.popleft()
         if batch.identity is not None and batch.identity == self._identity:
             # The batch may have been written, so the next sequence is unknown. A new producer id starts a new sequence.
             self._identity = None
@@ -285,15 +285,15 @@ class Producer:
         batch.done.set_exception(error)
         batch.done.exception()  # marks it as retrieved: flush raises it too
         self._failure = self._failure or error
-        self._drop(batch)
+        self._release(batch)
 
-    def _drop(self, batch: Batch) -> None:
-        self._unsettled.discard(batch)
+    def _release(self, batch: Batch) -> None:
+        self._incomplete.discard(batch)
         self._buffered_bytes -= batch.payload_bytes
         self._room.set()
 
     def _resume(self, queue: PartitionQueue) -> None:
         queue.is_busy = False
-        if queue.queue:
+        if queue.batches:
             self._waiting.add(queue)
             self._work.set()

@@ -145,12 +145,12 @@ class Delivery:
 class PartitionQueue:
     """The batches of one partition, in order."""
 
-    __slots__ = ("identity", "is_busy", "next_sequence", "not_before_s", "partition", "queue", "topic")
+    __slots__ = ("batches", "identity", "is_busy", "next_sequence", "not_before_s", "partition", "topic")
 
     def __init__(self, topic: str, partition: int) -> None:
         self.topic = topic
         self.partition = partition
-        self.queue: deque[Batch] = deque()
+        self.batches: deque[Batch] = deque()
         self.is_busy = False
         self.not_before_s = 0.0
         self.identity: ProducerIdentity | None = None
@@ -158,15 +158,15 @@ class PartitionQueue:
 
     def open_batch(self, size: int, batch_bytes: int) -> Batch | None:
         """Return the last batch if it can take another record: it is not full and was not sent."""
-        if not self.queue or (self.is_busy and len(self.queue) == 1):
+        if not self.batches or (self.is_busy and len(self.batches) == 1):
             return None
-        last = self.queue[-1]
+        last = self.batches[-1]
         return last if last.payload is None and last.payload_bytes + size <= batch_bytes else None
 
     def ready_at_s(self, linger_s: float, batch_bytes: int) -> float:
         """Return when the first batch may be sent: at once if it is full, else after it has lingered."""
-        first = self.queue[0]
-        full = len(self.queue) > 1 or first.payload_bytes >= batch_bytes
+        first = self.batches[0]
+        full = len(self.batches) > 1 or first.payload_bytes >= batch_bytes
         at_once = full or first.is_due or first.attempts > 0
         return self.not_before_s if at_once else max(self.not_before_s, first.started_s + linger_s)
 
@@ -182,9 +182,9 @@ class PartitionQueue:
 
     def split_first(self) -> tuple[Batch, Batch]:
         """Replace the first batch, which no broker has written, by two halves."""
-        whole = self.queue.popleft()
+        whole = self.batches.popleft()
         if whole.identity is not None:
             self.next_sequence = whole.sequence
         halves = whole.split()
-        self.queue.extendleft(reversed(halves))
+        self.batches.extendleft(reversed(halves))
         return halves

@@ -25,8 +25,8 @@ BatchAnswer: TypeAlias = BatchResult | tuple[ApiError, bool]
 """The result of a batch, or its error and whether the response named a new leader."""
 
 
-async def init_producer_id(cluster: Cluster, *, insists: bool) -> ProducerIdentity | None:
-    """Get a new producer id. Return None if the cluster refuses one, unless `insists` is set."""
+async def init_producer_id(cluster: Cluster, *, required: bool) -> ProducerIdentity | None:
+    """Get a new producer id. Return None if the cluster refuses one, unless it is `required`."""
 
     async def attempt() -> ProducerIdentity:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
@@ -37,7 +37,7 @@ async def init_producer_id(cluster: Cluster, *, insists: bool) -> ProducerIdenti
     try:
         return await cluster.retry(attempt)
     except (UnsupportedVersion, AuthorizationError):
-        if insists:
+        if required:
             raise
         return None
 

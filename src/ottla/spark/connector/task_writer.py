@@ -160,7 +160,7 @@ def write_at_least_once(options: WriteOptions, batches: Iterable[pa.RecordBatch]
     cluster = shared_cluster(options.client)
     identity: ProducerIdentity | None = None
     if options.client.idempotent and options.client.acks == -1:
-        identity = cluster.run(init_producer_id(cluster.async_cluster, insists=False))
+        identity = cluster.run(init_producer_id(cluster.async_cluster, required=False))
     writer = TaskWriter(cluster, options, Sender(cluster, options.client, identity))
     writer.write(batches)
     return writer.count

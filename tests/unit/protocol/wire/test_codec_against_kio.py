@@ -71,7 +71,7 @@ def test_bytes_and_values_equal_kios(api: Api, kind: str, version: int, random: 
 
 
 def plain_of_ours(value: Any, shape: Shape, *, optional: bool = False) -> Any:
-    """Convert a value to dicts, lists and numbers: the fields of the version, with defaults for absent tagged structs."""
+    """Convert a value to dicts, lists and numbers, with the version's fields and defaults of absent tagged structs."""
     if isinstance(shape, Struct) and (value is not None or optional):
         value = shape.cls() if value is None else value
         return {
