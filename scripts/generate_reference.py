@@ -167,7 +167,7 @@ async def families_of_a_node(folder: Path) -> list[Family]:
     node = Node(load_settings(None, overrides), Runtime(asyncio.get_running_loop()))
     await node.start()
     try:
-        return node.observation.registry.families()
+        return node.monitoring.registry.families()
     finally:
         await node.stop()
 

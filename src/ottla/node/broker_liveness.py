@@ -67,7 +67,7 @@ class BrokerLivenessMonitor:
         *,
         is_own_registration: Callable[[Broker], bool],
     ) -> None:
-        """`is_own_registration` says whether a registered broker with this node's id is the one in this process."""
+        """`is_own_registration` returns whether a registered broker with this node's id is the one in this process."""
         self._settings = settings
         self._controller = controller
         self._quorum = quorum

@@ -25,7 +25,7 @@ from ottla.node.coordinators import Coordinators, new_member_id
 from ottla.node.dynamic_settings import DynamicSettings
 from ottla.node.listener_security import ListenerSecurity
 from ottla.node.memory import MemoryTrimmer
-from ottla.node.observation import Observation
+from ottla.node.monitoring import Monitoring
 from ottla.node.port_probe import is_refused
 from ottla.node.replication import Replication
 from ottla.node.topic_creation import TopicCreation
@@ -168,19 +168,19 @@ class BrokerServer:
         *,
         authorizer: Authorizer | None,
         assignors: Mapping[str, Assignor],
-        observation: Observation,
+        monitoring: Monitoring,
     ) -> Dispatch[BrokerNode]:
         """Return the APIs of the broker's listeners."""
-        broker = self._node(cluster_id, authorizer, assignors, observation.request_log.refresh)
-        observation.watch_broker(broker)
-        observation.watch_replication(self.replication)
+        broker = self._node(cluster_id, authorizer, assignors, monitoring.request_log.refresh)
+        monitoring.watch_broker(broker)
+        monitoring.watch_replication(self.replication)
         return Dispatch(
             broker,
             BROKER_ENDPOINTS,
             Listeners.BROKER,
             spawn=self._workers.spawn,
             after=self._runtime.completions.run,
-            watch=observation.requests.watch,
+            watch=monitoring.requests.watch,
             unstable=broker.unstable_versions,
             has_guards=authorizer is not None,
         )

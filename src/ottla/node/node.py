@@ -32,7 +32,7 @@ from ottla.node.directories import Directories, NodeFailed
 from ottla.node.dynamic_settings import DynamicSettings
 from ottla.node.listener_security import ListenerSecurity
 from ottla.node.maintenance import Maintenance
-from ottla.node.observation import Observation
+from ottla.node.monitoring import Monitoring
 from ottla.node.plugins import Plugins
 from ottla.node.quorum_departure import leave_quorum
 from ottla.node.quorum_peers import QuorumPeers
@@ -54,8 +54,8 @@ class Node:
         self._runtime = runtime
         self.failed: asyncio.Future[NodeFailed] = runtime.loop.create_future()
         """Done when the node cannot continue."""
-        self.observation = Observation(settings, runtime)
-        self._directories = Directories(settings, self.observation.disk)
+        self.monitoring = Monitoring(settings, runtime)
+        self._directories = Directories(settings, self.monitoring.disk)
         self.cluster_id = self._directories.cluster_id
         self.logs = self._directories.logs(runtime, lambda directory, error: self._broker.directory_failed())
         self._metadata = MetadataPublisher(
@@ -89,8 +89,8 @@ class Node:
         self._loading: asyncio.Future[None] | None = None
         compaction = Compaction(self.logs)
         self._maintenance = Maintenance(settings, runtime, self.logs, compaction, self._server.listeners)
-        self.observation.watch_quotas(self._access_control.exempt_time)
-        self.observation.watch_logs(self.logs, compaction)
+        self.monitoring.watch_quotas(self._access_control.exempt_time)
+        self.monitoring.watch_logs(self.logs, compaction)
         self._reconfiguration = Reconfiguration(
             self._server.pools.served, self._server.listeners, self.logs, compaction, self._maintenance
         )
@@ -115,7 +115,7 @@ class Node:
         await plugins.start()
         self._controller_access.policies, self._controller_access.acl_store = plugins.policies, plugins.authorizer
         self._access_control.authorizer = self._access_control.authorizer or plugins.authorizer
-        await self.observation.start(server.pools.served, server.listeners)
+        await self.monitoring.start(server.pools.served, server.listeners)
         settings_of = partial(self._dynamic.log_settings, Image())
         self._loading = runtime.loop.run_in_executor(None, self.logs.load, settings_of, runtime.now_ms())
         await asyncio.shield(self._loading)
@@ -126,10 +126,10 @@ class Node:
         server.start_controller_listeners()
         if settings.is_broker:
             lifecycle = self._broker.create_lifecycle(self.cluster_id, self.ports)
-            self.observation.watch_lifecycle(lifecycle)
+            self.monitoring.watch_lifecycle(lifecycle)
             await plugins.authorizer_ready(*self.ports)
             await lifecycle.start(server.listen)
-            self.observation.begin()
+            self.monitoring.begin()
             self._broker.start()
             server.start()
         self._reconfiguration.is_serving = True
@@ -141,7 +141,7 @@ class Node:
             self.cluster_id,
             authorizer=authorizer,
             assignors=self._plugins.assignors,
-            observation=self.observation,
+            monitoring=self.monitoring,
         )
         controller = controller_dispatch(
             self.settings,
@@ -151,8 +151,8 @@ class Node:
             authorizer,
             spawn=self._server.pools.controller.spawn,
             after=self._runtime.completions.run,
-            watch=self.observation.requests.watch,
-            levels_changed=self.observation.request_log.refresh,
+            watch=self.monitoring.requests.watch,
+            levels_changed=self.monitoring.request_log.refresh,
         )
         self._access_control.enforce_on(broker, controller)
         self._server.bind(broker, controller)
@@ -182,7 +182,7 @@ class Node:
         if self._quorum is not None:
             self._quorum.log.close()
         await run_in_executor(self.logs.close, epoch)
-        await self.observation.stop()
+        await self.monitoring.stop()
         self._directories.release()
 
     # -- metadata --
@@ -210,7 +210,7 @@ class Node:
         if settings.is_controller:
             self._create_controller(quorum)
         self._metadata.follow(quorum)
-        self.observation.watch_quorum(quorum, self._metadata, self._controller)
+        self.monitoring.watch_quorum(quorum, self._metadata, self._controller)
         return quorum
 
     def _create_controller(self, quorum: QuorumDriver) -> None:

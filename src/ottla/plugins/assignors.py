@@ -34,7 +34,7 @@ class PythonAssignor:
         self._plugin = plugin
 
     def assign(self, group: coordinator.GroupSpec, image: Image) -> dict[str, Target]:
-        """The new targets by member; raises AssignmentFailed."""
+        """Return the new target assignments by member. Raise AssignmentFailed."""
         try:
             return _targets_by_ids(self._plugin.assign(_group_by_names(group, image)), image)
         except (AssignmentFailed, ApiError):
@@ -90,7 +90,7 @@ class JavaAssignor:
         self._index = index
 
     def assign(self, group: coordinator.GroupSpec, image: Image) -> dict[str, Target]:
-        """The new targets by member; raises AssignmentFailed, or CoordinatorLoading while nobody can be asked."""
+        """Return the new target assignments by member. Raise AssignmentFailed, or CoordinatorLoading without a JVM."""
         answer = self._jvm.ask(self._index, _encode_group(group, image))
         try:
             assignment = answer.result(TIMEOUT_S)
@@ -104,7 +104,7 @@ class JavaAssignor:
             self._jvm.give_up()
             raise CoordinatorLoading(f"The assignor {self.name} did not answer in time.") from None
         except NoAnswer as error:
-            raise CoordinatorLoading(f"The assignor {self.name} cannot be asked: {error}.") from None
+            raise CoordinatorLoading(f"The assignor {self.name} is not available: {error}.") from None
         return {
             member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in owned.items() if partitions}
             for member_id, owned in assignment.items()

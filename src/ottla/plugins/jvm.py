@@ -216,7 +216,7 @@ class _Session:
         self._link.settimeout(_START_TIMEOUT_S)
         try:
             self._send(first_words)
-            _, status, said = self._receive()
+            _, status, reply = self._receive()
         except TimeoutError:
             raise CannotStart(f"the JVM is not ready after {_START_TIMEOUT_S:.0f} s") from None
         except (EOFError, OSError):
@@ -226,11 +226,11 @@ class _Session:
                 " newer, not a JRE"
             ) from None
         if status != _ANSWERED:
-            raise CannotStart(said[1], said[0])
+            raise CannotStart(reply[1], reply[0])
         self._link.settimeout(None)
         # A suspended process does not read: sending must time out.
         self._link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_TIMEOUT_S, 0))
-        return [str(name) for name in said]
+        return [str(name) for name in reply]
 
     def ask(self, plugin: int, question: object) -> Future[Any]:
         answer: Future[Any] = Future()
@@ -263,16 +263,16 @@ class _Session:
             if answer.set_running_or_notify_cancel():
                 answer.set_exception(NoAnswer("its JVM ended before it answered"))
 
-    def _hand_out(self, number: int, status: int, said: Any) -> None:
+    def _hand_out(self, number: int, status: int, reply: Any) -> None:
         with self._sending:
             assert self._waiting is not None
             answer = self._waiting.pop(number, None)
         if answer is None or not answer.set_running_or_notify_cancel():
             return
         if status == _ANSWERED:
-            answer.set_result(said)
+            answer.set_result(reply)
         else:
-            answer.set_exception(Refused(said) if status == _REFUSED else Failed(said))
+            answer.set_exception(Refused(reply) if status == _REFUSED else Failed(reply))
 
     def hang_up(self) -> None:
         """Close the sending side; the process then ends by itself."""

@@ -20,7 +20,7 @@ from ottla.client import consumer, producer, retries
 from ottla.config.node_settings import NodeSettings
 from ottla.metadata.consensus.effects import RoleChanged
 from ottla.metadata.image.loader import Update
-from ottla.node import coordinators, directories, observation
+from ottla.node import coordinators, directories, monitoring
 from ottla.node.formatting import format_directories
 from ottla.node.node import Node
 from ottla.node.settings_loader import load_settings
@@ -247,7 +247,7 @@ def simulated_system(loop: SimulatedLoop, network: Network, random: Random) -> I
         return uuid.UUID(int=random.getrandbits(128), version=4)
 
     replaced: list[tuple[Any, str, Any]] = [
-        (observation, "TimedDisk", _MachineDisk),
+        (monitoring, "TimedDisk", _MachineDisk),
         (directories, "DirectoryLock", _Lock),
         (listener, "_bound_socket", lambda host, port: network.listen(port)),
         (connection, "os", SimpleNamespace(pread=pread, sendfile=sendfile, strerror=os.strerror)),

@@ -54,7 +54,7 @@ _FRESH_S: Final = 1.0
 """A rendered metrics page is reused for this long."""
 
 
-class Observation:
+class Monitoring:
     """Metrics and health of one node."""
 
     def __init__(self, settings: NodeSettings, runtime: Runtime) -> None:
