@@ -1,4 +1,4 @@
-"""A coordinator on virtual time for classic groups and offsets: requests that wait, markers, appends that fail."""
+"""A coordinator on virtual time for classic groups and offsets, with parked requests, markers and failing appends."""
 
 import struct
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ GROUP = "g"
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer tells its group's leader."""
+    """Return the encoded subscription of a consumer."""
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
 class Waiting:
-    """A request under way: its answer or its error, once it has one."""
+    """A request and its response or error, once it has one."""
 
     def __init__(self) -> None:
         self.response: Any = None
@@ -52,7 +52,7 @@ class Waiting:
 
     @property
     def code(self) -> int:
-        """The error code it ended with."""
+        """The error code of the completed request."""
         assert self.is_done, "still waiting"
         return self.error.code if self.error is not None else int(self.response.error_code)
 
@@ -66,13 +66,13 @@ class Waiting:
 
 
 class ClassicWorld(World):
-    """One coordinator, asked by members of classic groups."""
+    """One coordinator for classic groups."""
 
     def __init__(self, topics: dict[str, int] | None = None, **settings: Any) -> None:
         self.fails = False
         """Whether appends fail for now."""
         self.waiting: list[Waiting] = []
-        """Every request that there was."""
+        """All requests so far."""
         super().__init__(topics or {"t": 4}, **{"group_initial_rebalance_delay_ms": 0, **settings})
 
     @property
@@ -101,7 +101,7 @@ class ClassicWorld(World):
         return len(self.log) - 1
 
     def lose(self) -> None:
-        """Give everything up, and let another coordinator take over."""
+        """Lose the coordinator, and let another one take over."""
         error = NotCoordinator("it moved")
         parked = list(self._behaviour.parked_tickets(self.state))
         self.machine.deactivate(error)
@@ -145,7 +145,7 @@ class ClassicWorld(World):
         return self.ask(lambda state, ticket: join_group(state, request, ticket, context))
 
     def joined(self, **fields: Any) -> JoinGroupResponse:
-        """A new member of an otherwise empty group, once its generation has begun."""
+        """Join an empty group; return the response that begins its generation."""
         waiting = self.join_group(version=1, **fields)
         self.pass_time(1)
         answer = waiting.response
@@ -167,7 +167,7 @@ class ClassicWorld(World):
         return self.ask(lambda state, ticket: sync_group(state, request, ticket, context))
 
     def stay(self, member: str, generation: int, **fields: Any) -> int:
-        """The code of a heartbeat."""
+        """Return the error code of a heartbeat."""
         request = HeartbeatRequest(group_id=GROUP, member_id=member, generation_id=generation, **fields)
         context = self.context(4)
         return self.ask(lambda state, _: heartbeat(state, request, context)).code
@@ -178,7 +178,7 @@ class ClassicWorld(World):
         return self.ask(lambda state, _: leave_group(state, request, context))
 
     def commit(self, partition: int, offset: int, member: str = "", generation: int = -1, **fields: Any) -> int:
-        """The code of a commit."""
+        """Return the error code of a commit."""
         topic = OffsetCommitRequestTopic(
             name="t", partitions=[OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)]
         )
@@ -211,7 +211,7 @@ class ClassicWorld(World):
         self.decide(lambda _: Decision([marker], None))
 
     def fetch(self, *, stable: bool = False) -> dict[int, int]:
-        """The group's offsets in the topic; those that are unstable are -88."""
+        """Return the group's offsets in the topic; unstable ones are -88."""
         topics = [OffsetFetchRequestTopics(name="t", partition_indexes=list(range(4)))]
         asked = OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
         found = fetch_offsets(self.state, asked, self.context(8), require_stable=stable)

@@ -17,7 +17,7 @@ from tests.unit.coordinators.groups.classic_world import GROUP, ClassicWorld
 
 
 def pair(world: ClassicWorld, **fields: object) -> tuple[str, str]:
-    """Two members in generation 2: the first leads; both are synced."""
+    """Return two synced members in generation 2; the first is the leader."""
     first = world.joined().member_id
     world.sync(first, 1, {first: b"all"})
     joining = world.join_group(version=1, **fields)  # type: ignore[arg-type]

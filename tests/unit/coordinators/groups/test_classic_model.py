@@ -1,8 +1,8 @@
-"""Many members, much chance: joins, crashes, lost coordinators and failing appends, and what must hold all the same.
+"""Invariants of classic groups under random joins, crashes, coordinator failovers and failing appends.
 
-- in a generation a partition has at most one owner;
-- only a member of the group, in its current generation, commits; what was committed last is what is found;
-- every request that waits is answered exactly once.
+- In a generation, a partition has at most one owner.
+- Only members in the current generation commit, and the last commit is the one fetched.
+- Every waiting request is answered exactly once.
 """
 
 from random import Random
@@ -18,7 +18,7 @@ STEPS = 400
 
 
 class Consumer:
-    """A client as it behaves; it may be slow, come back under the same instance id, or die."""
+    """A simulated client that may be slow, return under the same instance id, or die."""
 
     def __init__(self, number: int, instance: str | None) -> None:
         self.number = number
@@ -72,7 +72,7 @@ class Walk:
             assert group.leader is None or group.leader in group.members
             assert group.pending_sync_members <= set(group.members)
 
-    # -- what happens --
+    # -- events --
 
     def begin(self) -> None:
         self._number += 1
@@ -83,7 +83,7 @@ class Walk:
         return self.random.choice(self.consumers) if self.consumers else None
 
     def go_on(self) -> None:
-        """A client does what is next."""
+        """Let a client take its next step."""
         one = self.some()
         if one is None:
             return
@@ -108,7 +108,7 @@ class Walk:
         self.hear(one)
 
     def hear(self, one: Consumer) -> None:
-        """A client reads the answers that have come."""
+        """Let a client read its responses."""
         if one.joining is not None and one.joining.is_done:
             joining, one.joining = one.joining, None
             if joining.error is not None or joining.code not in (NONE, MemberIdRequired.code):

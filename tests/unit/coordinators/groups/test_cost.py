@@ -1,4 +1,4 @@
-"""What the group coordinator does for each new image, as counts of lines that Python runs."""
+"""The cost of a new image in the group coordinator, as counts of executed Python lines."""
 
 from dataclasses import replace
 from itertools import count
@@ -22,7 +22,7 @@ LOOKED_AT = RefreshDeadline(NOW_MS + 60_000, 1)
 
 
 def with_topics(number: int, partitions: int = 1) -> Changes:
-    """The changes of an image in which topics were made."""
+    """Return the changes of an image with new topics."""
     old, made = Image(offset=1), [topic(f"t{each}", partitions) for each in range(number)]
     new = replace(
         old,
@@ -47,7 +47,7 @@ def context() -> Context:
 
 
 def groups(kind: type[ConsumerGroup] | type[ShareGroup], number: int, topic_name: str) -> GroupsState:
-    """Groups that read one topic each, and have looked at it."""
+    """Return groups that are subscribed to one topic each, with current topic hashes."""
     names = Map({topic_name: 1})
     return GroupsState(
         Map(

@@ -1,4 +1,4 @@
-"""Committed offsets on virtual time: transactions, expiry, deletion of topics, coordinators that take over."""
+"""Committed offsets on virtual time: transactions, expiry, deleted topics and failover."""
 
 import pytest
 

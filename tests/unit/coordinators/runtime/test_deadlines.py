@@ -1,4 +1,4 @@
-"""Deadlines: due in order, replaced by key, and bounded however often they are set anew."""
+"""Deadlines are due in order, replaced by key, and bounded in number however often they are set."""
 
 import random
 
@@ -47,7 +47,7 @@ def test_setting_one_key_repeatedly_does_not_grow_the_heap() -> None:
 
 
 def test_removed_keys_leave_little_memory() -> None:
-    """Each of a coordinator's 50 partitions has deadlines of its own."""
+    """Each of a coordinator's 50 partitions has its own deadlines."""
     deadlines = Deadlines()
     for number in range(10_000):
         deadlines.set(number, 600_000)

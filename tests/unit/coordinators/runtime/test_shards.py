@@ -1,4 +1,4 @@
-"""Coordinators on a broker's partitions: loading, waiting for replicas, losing leadership, writing what is too much."""
+"""Coordinators on a broker's partitions: loading, waiting for replicas, loss of leadership, and oversized records."""
 
 import asyncio
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ def fetched(broker: Broker, group: str = "g") -> Any:
 
 
 def follower_fetches(broker: Broker, replica: int = 2) -> None:
-    """A follower has everything."""
+    """Let the follower fetch everything."""
     partition = broker.partition(TOPIC)
     partition.on_follower_fetch(replica, partition.log.log_end_offset, 0, broker.clock.ms)
     broker.completions.run()

@@ -1,4 +1,4 @@
-"""A member of a share group, for tests: it reads what it is assigned and accepts it, whatever happens to brokers."""
+"""A share group member for tests: it reads and accepts its records, whatever happens to brokers."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.records import read_records
 
 Where = tuple[int, int]
-"""Partition and offset."""
+"""A partition and an offset."""
 _PAUSE_S = 0.1
 
 
 class ShareConsumer:
-    """Delivers each record to a function, then acknowledges it; `accepted` is told when a broker has confirmed that."""
+    """Delivers each record to a function, then accepts it; `accepted` is called when a broker has confirmed that."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class ShareConsumer:
         self._assigned: list[int] = []
         self._sessions: dict[int, int] = {}
         self._acks: dict[int, list[tuple[int, int]]] = {}
-        """By partition, what was delivered and is to be accepted with the next fetch."""
+        """The delivered records to accept with the next fetch, by partition."""
 
     async def run(self, is_over: Callable[[], bool]) -> None:
-        """Read until that is so."""
+        """Read until the condition holds."""
         while not is_over():
             try:
                 await self._beat()

@@ -1,4 +1,4 @@
-"""Runs of records put together are, record by record, the furthest of what was said of each."""
+"""Merged state batches have the most advanced state of each record."""
 
 import random
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The share coordinator: what it writes, whom it fences, and which part of its log it still needs."""
+"""The share coordinator: its records, its fencing, and the part of its log that it needs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -32,7 +32,7 @@ KEY, OTHER = SharePartitionKey("g", TOPIC_ID, 0), SharePartitionKey("g", TOPIC_I
 
 
 class Pruned:
-    """Remembers what it is told."""
+    """A ticket that remembers its response."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -45,7 +45,7 @@ class Pruned:
 
 
 class World:
-    """One coordinator and its log, in which every record goes through bytes."""
+    """One coordinator and its log, which stores encoded records."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000

@@ -1,4 +1,4 @@
-"""Share groups over several brokers: leaders and both coordinators are on different nodes, and some of them die."""
+"""Share groups over several brokers: leaders and both coordinators are on different nodes, and some nodes die."""
 
 import asyncio
 from collections import Counter
@@ -32,14 +32,14 @@ LONGEST_S = 60.0
 
 
 class Observer:
-    """What became of each record."""
+    """The deliveries and acceptances of each record."""
 
     def __init__(self) -> None:
         self.times: Counter[Where] = Counter()
         self.values: dict[Where, bytes] = {}
         self.accepted: set[Where] = set()
         self.too_late: list[Where] = []
-        """Delivered after a broker had confirmed that it was accepted."""
+        """Records delivered after a broker had confirmed their acceptance."""
 
     def delivered(self, where: Where, value: bytes) -> None:
         self.times[where] += 1

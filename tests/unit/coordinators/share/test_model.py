@@ -1,7 +1,7 @@
-"""Share partitions under random members, locks that end, writes that fail, and leaders that change.
+"""Share partitions under random members, expiring locks, failing writes and changing leaders.
 
-No record is with two members at once; what was accepted is never delivered again, what was not is, until it was
-delivered as often as it may; and what the next leader loads is what the last one has written.
+No record is with two members at once. An accepted record is never delivered again; any other record is, up to the
+delivery limit. The next leader loads what the last one wrote.
 """
 
 import random
@@ -19,7 +19,7 @@ MEMBERS = ("a", "b", "c")
 
 
 class World:
-    """A log, what was written of its share partition, and what an observer knows of each record."""
+    """A log, the written state of its share partition, and an observer's view of each record."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -33,7 +33,7 @@ class World:
         self.batches: tuple[StateBatch, ...] = ()
         self.share = SharePartition(0)
         self.held: dict[int, tuple[str, int]] = {}
-        """Who has a record, and until when."""
+        """The member and lock deadline of each acquired record."""
         self.done: dict[int, AcknowledgeType] = {}
         self.delivery_count: dict[int, int] = {}
         self.writing: list[tuple[list[StateChange], dict[int, AcknowledgeType]]] = []
@@ -74,7 +74,7 @@ class World:
             self.held[offset] = member, self.now_ms + self.limits.lock_ms
 
     def answer(self) -> None:
-        """A member acknowledges some of what it has: well, or not."""
+        """Let a member acknowledge some of its records, with random types."""
         member = self.chance.choice(MEMBERS)
         pending = {offset for _, kinds in self.writing for offset in kinds}
         mine = sorted(offset for offset, (holder, _) in self.held.items() if holder == member and offset not in pending)
@@ -97,7 +97,7 @@ class World:
         self.writing.append((changes, said))
 
     def answer_wrongly(self) -> None:
-        """Whoever acknowledges what it has not is refused, and nothing changes."""
+        """Acknowledge records that the member does not own: that fails and changes nothing."""
         member = self.chance.choice(MEMBERS)
         others = [offset for offset, (holder, _) in self.held.items() if holder != member]
         if others:
@@ -109,7 +109,7 @@ class World:
             assert (self.share.start, self.share.complete_count) == before
 
     def write(self) -> None:
-        """The oldest change is written, or cannot be."""
+        """Complete the oldest write, with success or failure."""
         if not self.writing:
             return
         changes, said = self.writing.pop(0)
@@ -157,7 +157,7 @@ class World:
             self.writing.append((changes, said))
 
     def move(self) -> None:
-        """Another leader takes over: what was not written is lost, and delivered again."""
+        """Change the leader: unwritten changes are lost, and their records delivered again."""
         self.share = SharePartition(self.start, self.batches)
         self.held.clear()
         self.writing.clear()
@@ -199,7 +199,7 @@ def test_a_record_is_with_one_member_and_delivered_until_finished(seed: int) -> 
 
 
 def _drain(world: World) -> None:
-    """Everybody goes on until all is done with."""
+    """Let all members continue until every record is finished."""
     for _ in range(3000):
         if world.share.start >= world.end:
             return

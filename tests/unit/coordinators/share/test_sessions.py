@@ -1,4 +1,4 @@
-"""Share sessions: epochs, what answers tell, and what ends with a connection."""
+"""Share sessions: epochs, the partitions in responses, and the end of a connection."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What tests do with librdkafka: write in transactions, read what was committed, copy from topic to topic."""
+"""librdkafka clients for tests: write in transactions, read committed records, copy from topic to topic."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol
@@ -9,7 +9,7 @@ TIMEOUT_S = 60.0
 
 
 class Served(Protocol):
-    """Something that clients can be told the address of."""
+    """A cluster that clients connect to."""
 
     @property
     def address(self) -> str: ...
@@ -22,7 +22,7 @@ class Address(NamedTuple):
 
 
 def producer(node: Served, transactional_id: str = "writer") -> Producer:
-    """A producer that has taken over an id."""
+    """Return a producer that has initialized a transactional id."""
     made = Producer({"bootstrap.servers": node.address, "transactional.id": transactional_id, "linger.ms": 0})
     made.init_transactions(TIMEOUT_S)
     return made
@@ -31,7 +31,7 @@ def producer(node: Served, transactional_id: str = "writer") -> Producer:
 def read(
     node: Served, topic: str, partitions: Iterable[int] = (0, 1), *, isolation: str = "read_committed"
 ) -> list[str]:
-    """All values up to the end that this reader can see, partition by partition."""
+    """Return all values up to the end that the reader can see, by partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": node.address,
@@ -61,7 +61,7 @@ def read(
 
 
 def copy_all(node: Served, source: str, target: str, count: int, *, at_once: int = 6) -> int:
-    """Copy records, a few in a transaction with the offsets, each with another producer and consumer; some abort."""
+    """Copy records in small transactions with their offsets, each with a new producer and consumer; some abort."""
     taken = 0
     for number in range(3 * count // at_once + 5):
         consumer = Consumer(

@@ -14,7 +14,7 @@ PATIENCE_S = 60.0
 
 
 def leave_open(address: str, topic: str, transactional_id: str) -> None:
-    """Begin a transaction of one record, and leave."""
+    """Begin a transaction with one record, and exit."""
     asyncio.run(_leave_open(address, topic, transactional_id))
 
 

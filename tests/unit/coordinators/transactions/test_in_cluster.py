@@ -1,4 +1,4 @@
-"""Transactions over several brokers: coordinators, leaders and groups are on different nodes, and some of them die."""
+"""Transactions over several brokers: coordinators, leaders and groups are on different nodes, and some nodes die."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ def create(cluster: OttlaCluster, *topics: str) -> None:
 
 
 def write(writer: Producer, topic: str, value: str, *, commit: bool) -> None:
-    """One transaction with a record for each partition."""
+    """Write one transaction with a record for each partition."""
     writer.begin_transaction()
     for partition in range(3):
         writer.produce(topic, value.encode(), partition=partition)
@@ -94,7 +94,7 @@ def again_if_possible(writer: Producer, error: KafkaError) -> None:
 
 
 def test_a_broker_that_does_not_lead_says_so(tmp_path: Path) -> None:
-    """And nothing else: whoever is told that its transaction is over aborts it, and comes to the same broker again."""
+    """The producer aborts when its transaction is over, and continues with the same broker."""
     with OttlaCluster(tmp_path).running() as cluster:
         create(cluster, "t")
         found = cluster.ask(lambda admin: admin.topic("t"))
@@ -110,7 +110,7 @@ def test_a_broker_that_does_not_lead_says_so(tmp_path: Path) -> None:
 async def produce_in_transaction(
     address: str, topic: str, topic_id: bytes, transactional_id: str, version: int
 ) -> list[int]:
-    """Write a record as the first of a transaction to partition 0; the errors that the broker answers with."""
+    """Write the first record of a transaction to partition 0; return the errors of the broker."""
     host, port = address.split(":")
     connection = await Connection.connect(host, int(port))
     record = Record(0, int(time.time() * 1000), None, b"first")

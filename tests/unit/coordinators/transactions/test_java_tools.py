@@ -1,4 +1,4 @@
-"""Kafka's own Java clients and tools, which speak transaction.version 2, against Ottla."""
+"""Kafka's Java clients and tools, which use transaction.version 2, with Ottla."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
 
 
 def tool(name: str, *arguments: str) -> str:
-    """What a tool of Kafka's prints; it must succeed."""
+    """Run a tool of Kafka's, which must succeed, and return its output."""
     command = [str(java()), *OPTIONS, "-cp", class_path(), f"org.apache.kafka.tools.{name}", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -36,7 +36,7 @@ def tool(name: str, *arguments: str) -> str:
 
 
 def transactions(node: OttlaNode, *arguments: str) -> list[list[str]]:
-    """The rows of `kafka-transactions`, without the one of the titles."""
+    """Return the rows of `kafka-transactions` without the header."""
     printed = tool("TransactionsCommand", "--bootstrap-server", node.address, *arguments)
     return [line.split() for line in printed.splitlines()[1:] if line.strip()]
 
@@ -83,7 +83,7 @@ def test_records_are_copied_once_with_random_aborts(node: OttlaNode) -> None:
 
 
 def test_the_tools_find_and_abort_a_hanging_transaction(node: OttlaNode) -> None:
-    """A producer that is gone has left one open; it is listed, described, and aborted by an administrator."""
+    """A producer died with an open transaction, which an administrator lists, describes and aborts."""
     create(node, "hung", partitions=1)
     leave_open(node.address, "hung", "leaver")
     (listed,) = [row for row in transactions(node, "list") if row[0] == "leaver"]

@@ -1,4 +1,4 @@
-"""Whatever is lost, repeated or falls over: a transaction is read whole or not at all, in order and once."""
+"""A transaction is read completely or not at all, in order and once, after any loss, repetition or failover."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_transactions_are_atomic(seed: int, version: int) -> None:
 
 
 def test_the_model_sees_all_outcomes() -> None:
-    """Among all seeds there are commits, aborts, fenced producers and outcomes that a producer never learned."""
+    """Among all seeds there are commits, aborts, fenced producers and outcomes that the producer never learned."""
     outcomes = set()
     for seed in range(8):
         world = World(seed, 2)

@@ -1,4 +1,4 @@
-"""Transactions of an unmodified client against a node of its own: librdkafka's producer and consumer."""
+"""Transactions of librdkafka's producer and consumer with one node."""
 
 import signal
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.unit.coordinators.transactions.clients import TIMEOUT_S, copy_all, pr
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[OttlaNode]:
-    """A node that runs."""
+    """A running node."""
     node = OttlaNode(tmp_path, SETTINGS)
     node.format()
     with node.running():
@@ -70,7 +70,7 @@ def test_a_second_producer_of_an_id_fences_the_first(node: OttlaNode) -> None:
 
 
 def test_consume_transform_produce_is_exactly_once(node: OttlaNode) -> None:
-    """Read a topic, write another, commit the offsets with it; who comes next goes on where that ended."""
+    """Read one topic, write another and commit the offsets; the next consumer continues there."""
     create(node, "in", "out")
     source = producer(node, "source")
     source.begin_transaction()

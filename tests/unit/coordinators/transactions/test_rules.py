@@ -1,4 +1,4 @@
-"""Rules that take long to come about, or that no client of today asks for."""
+"""Rules that take long to apply, or that no current client uses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,7 @@ WHERE = TopicPartition("t", 0)
 
 
 class Rules:
-    """A state, and decisions that are carried out at once."""
+    """A state on which decisions take effect at once."""
 
     def __init__(self, *transactions: Transaction, version: int = 2, **how: Any) -> None:
         self.now_ms = 1000

@@ -1,9 +1,8 @@
-"""Producers, a coordinator and partitions on virtual time, with a network that loses and repeats and a coordinator that
-falls over: everything that happens follows from one seed.
+"""Producers, a coordinator and partitions on virtual time, with message loss, retries and failover, from one seed.
 
-The coordinator is the real rules on the real machine; its log may lose what was not committed when it falls over. The
-partitions are real logs on a disk in memory. Producers are scripts: each waits for the answer to one request, repeats
-what got lost, and may stop in the middle; several of them fight for the same transactional id.
+The coordinator runs the real rules on the real state machine; a failover may lose its uncommitted records. The
+partitions are real logs on an in-memory disk. Producers are scripts: each waits for one response at a time, retries
+lost requests and may stop at any point. Several producers compete for the same transactional id.
 """
 
 from collections import defaultdict
@@ -56,18 +55,18 @@ RETRIABLE = (ConcurrentTransactions, NotCoordinator, CoordinatorNotAvailable, Re
 
 @dataclass
 class Attempt:
-    """One transaction as its producer saw it."""
+    """One transaction from the view of its producer."""
 
     name: str
     values: dict[TopicPartition, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """What was acknowledged."""
+    """The acknowledged records."""
     asked_to_commit: bool = False
     committed: bool | None = None
-    """What the coordinator has confirmed, if it has."""
+    """The outcome that the coordinator confirmed; None if it has not."""
 
 
 class Replying:
-    """A ticket that hands answers and errors to one function."""
+    """A ticket that passes responses and errors to one function."""
 
     def __init__(self, reply: Answer) -> None:
         self._reply = reply
@@ -80,7 +79,7 @@ class Replying:
 
 
 class Coordinator:
-    """The coordinator of all transactions, as one after the other leads."""
+    """The coordinator of all transactions, under changing leaders."""
 
     def __init__(self, world: "World", version: int) -> None:
         self._world = world
@@ -103,12 +102,12 @@ class Coordinator:
         )
 
     def submit(self, decide: Callable[[TransactionsState, Context], Decision[Any]], reply: Answer) -> None:
-        """Decide, and reply when that is committed."""
+        """Decide, and reply when the decision is committed."""
         machine = self.machine
         machine.submit("test", lambda state: decide(state, self.context(self._world.now_ms)), reply)
 
     def lead(self) -> None:
-        """Load the log, as the next leader does."""
+        """Load the log as the next leader does."""
         self.epoch += 1
         self.machine = self._new_machine()
         state = self._behaviour.empty_state()
@@ -122,7 +121,7 @@ class Coordinator:
         self._world.post(self.commit)
 
     def fall_over(self) -> None:
-        """Another leads from now on; what was not committed may be lost."""
+        """Change the leader; uncommitted records may be lost."""
         self.machine.deactivate(NotCoordinator())
         kept = self._world.random.randint(self._committed, len(self._log))
         del self._log[kept:]
@@ -133,7 +132,7 @@ class Coordinator:
         self.machine.committed(self._committed - 1)
 
     def time_out_writes(self) -> None:
-        """Replies are not waited for any longer; what they tell of stays in the log."""
+        """Time out the waiting replies; their records stay in the log."""
         self.machine.give_up(self._world.now_ms - 5000, CoordinatorNotAvailable())
 
     def run_timers(self) -> None:
@@ -146,7 +145,7 @@ class Coordinator:
         return lambda state: self._behaviour.on_timer(state, key, self._world.now_ms)
 
     def _after_expired(self, key: Hashable) -> Answer:
-        """As the real runtime does: what could not be written is due again."""
+        """Retry an expiry that could not be written, as the runtime does."""
 
         def look(result: Any) -> None:
             if isinstance(result, ApiError) and self.machine.is_active:
@@ -248,13 +247,13 @@ class Coordinator:
 
 
 def _through_bytes(kinds: Any, entries: list[Any]) -> list[Entry]:
-    """What is read back is what was written."""
+    """Read back what was written."""
     data = batch_of(entries, timestamp=START_MS)
     return list(entries_of(kinds, data, 0, read_header(data, 0)))
 
 
 class World:
-    """Everything, and what happens next."""
+    """The whole simulation and its pending events."""
 
     def __init__(self, seed: int, version: int, *, transactional_ids: int = 2, partitions: int = 3) -> None:
         self.random = Random(seed)
@@ -277,7 +276,7 @@ class World:
         }
         self.coordinator = Coordinator(self, version)
         self.ids = [f"id{number}" for number in range(transactional_ids)]
-        # One of them has few epochs left.
+        # One producer has few epochs left.
         self.coordinator.seed(
             Transaction(self.ids[0], 999, MAX_EPOCH - self.random.randint(1, 6), TIMEOUT_MS, updated_ms=START_MS)
         )
@@ -286,14 +285,14 @@ class World:
         self._producers = 0
 
     def post(self, action: Callable[[], None]) -> None:
-        """Let something happen at some time."""
+        """Schedule an event at a random time."""
         self.actions.append(action)
 
     def is_lost(self) -> bool:
         return not self.is_quiet and self.random.random() < 0.08
 
     def run(self, steps: int) -> None:
-        """Let things happen in any order."""
+        """Run events in random order."""
         for _ in range(steps):
             chance = self.random.random()
             if chance < 0.03 and self._producers < 25:
@@ -306,7 +305,7 @@ class World:
                 self._act()
 
     def settle(self) -> None:
-        """No more producers, no more accidents: everything that is under way ends."""
+        """Stop producers and faults, and finish everything in progress."""
         self.is_quiet = True
         for _ in range(6):
             while self.actions:
@@ -358,7 +357,7 @@ class World:
     def produce(
         self, id_: str, producer_id: int, epoch: int, where: TopicPartition, sequence: int, value: str
     ) -> Request:
-        """A Produce of one record: checked with the coordinator if need be, then appended."""
+        """Produce one record: verify the partition with the coordinator if necessary, then append."""
         log = self.partitions[where]
         data = build_batch(
             [Record(0, self.now_ms, None, value.encode())],
@@ -411,7 +410,7 @@ class World:
     # -- readers --
 
     def committed(self, where: TopicPartition) -> list[str]:
-        """What a consumer of committed records reads."""
+        """Return the records that a read_committed consumer reads."""
         log = self.partitions[where]
         found = read(log, 0, 1 << 40, Isolation.LAST_STABLE)
         if found.records is None:
@@ -432,7 +431,7 @@ class World:
 
 
 class Script:
-    """What one producer does, request by request."""
+    """One producer, request by request."""
 
     def __init__(self, world: World, id_: str, name: str) -> None:
         self._world = world
@@ -461,7 +460,7 @@ class Script:
                 return
 
     def _write(self, attempt: Attempt) -> Generator[Request, Any, bool | None]:
-        """Whether all went well; None if this producer has to stop."""
+        """Return whether all succeeded; None if the producer must stop."""
         random, added = self._world.random, set[TopicPartition]()
         for number in range(random.randint(1, 5)):
             where = random.choice(list(self._world.partitions))

@@ -1,4 +1,4 @@
-"""Consumers of the classic protocol, who do not know which kind of group they are in."""
+"""Simulated consumers of the classic protocol, which do not know the kind of their group."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ class Ticket:
 
 
 class ClassicConsumer:
-    """One consumer; whoever leads a classic group deals partitions out in turns."""
+    """One consumer. The leader of a classic group assigns partitions round robin."""
 
     def __init__(self, world: World, topics: list[str], *, is_cooperative: bool) -> None:
         self.world = world
@@ -54,7 +54,7 @@ class ClassicConsumer:
         return self.owned
 
     def beat(self) -> None:
-        """Do what is to be done next: hear an answer, join, or tell that it is alive."""
+        """Take the next step: read a response, join, or send a heartbeat."""
         if self.joining is not None:
             if self.joining.answered is not None:
                 ticket, self.joining = self.joining, None
@@ -69,7 +69,7 @@ class ClassicConsumer:
             self._heartbeat()
 
     def lose_coordinator(self) -> None:
-        """What waits fails with the coordinator."""
+        """Fail the waiting requests with the coordinator."""
         if self.joining is not None or self.syncing is not None:
             self.joining = self.syncing = None
             self.must_join = True
@@ -153,7 +153,7 @@ class ClassicConsumer:
             readers = sorted(member_id for member_id, each in wanted.items() if name in each.topics)
             for number in range(len(topic.partitions) if readers else 0):
                 reader = readers[number % len(readers)]
-                # What another one still has it must give up first: the next rebalance hands it over.
+                # Another member still owns the partition: the next rebalance moves it.
                 if claimed.get((name, number), reader) == reader:
                     dealt[reader].setdefault(name, []).append(number)
         return [

@@ -1,4 +1,4 @@
-"""Consumers as the protocol wants them: they keep what they are told, give up first, and come again when fenced."""
+"""Simulated consumers that follow the protocol: they revoke before they take, and join again when fenced."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,7 +9,7 @@ from tests.unit.coordinators.groups.consumer.world import GROUP, World
 
 
 class SimulatedConsumer:
-    """One consumer. It says everything with its first heartbeat, and afterwards what it owns when that changed."""
+    """One consumer. Its first heartbeat has all fields; later ones have its partitions when they changed."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class SimulatedConsumer:
         self._says_all = True
 
     def beat(self, *, answer_is_lost: bool = False) -> None:
-        """Speak, and act on the answer."""
+        """Send a heartbeat, and apply the response."""
         self._reconcile()
         fields: dict[str, Any] = {"group_id": self.group_id, "instance_id": self.instance_id}
         owned = None
@@ -74,7 +74,7 @@ class SimulatedConsumer:
         return {topic: numbers for topic, numbers in self.owned.items() if self.world.image.topic_by_id(topic)}
 
     def _reconcile(self) -> None:
-        """Give up what is not wanted any more and take what is new."""
+        """Revoke old partitions and take new ones."""
         if self.wanted is not None:
             self.owned = {topic: set(numbers) for topic, numbers in self.wanted.items()}
             self.wanted = None
@@ -85,7 +85,7 @@ class SimulatedConsumer:
         self._says_all = True
 
     def leave(self, *, for_good: bool = True) -> None:
-        """Say goodbye."""
+        """Leave the group."""
         epoch = -2 if self.instance_id is not None and not for_good else -1
         with suppress(ApiError):  # it may have been fenced without knowing
             self.world.beat(self.name, epoch, group_id=self.group_id, instance_id=self.instance_id)

@@ -1,4 +1,4 @@
-"""Assignments, the hash of topics and regular expressions come out as in Kafka's own classes."""
+"""Assignments, topic hashes and regular expressions equal those of Kafka's classes."""
 
 import base64
 import json
@@ -63,7 +63,7 @@ def show_id(topic_id: bytes) -> str:
 
 
 class Walk:
-    """A group whose members and topics come and go; the target is made anew after each step."""
+    """A group with changing members and topics, whose target is recomputed after each step."""
 
     def __init__(self, seed: int) -> None:
         self.source = random.Random(seed)
@@ -219,6 +219,6 @@ def test_regular_expressions_match_as_in_kafka(tmp_path: Path) -> None:
             differing[regex] = (mine, theirs)
     assert differing == {
         "a)": ({"error": "unexpected )"}, {"error": "regexp/syntax: internal error"}),
-        # One byte of a name, whatever its character: no harm.
+        # A single byte of a multi-byte character is harmless.
         r"\C": ({"matches": ["o"]}, {"error": "invalid escape sequence"}),
     }

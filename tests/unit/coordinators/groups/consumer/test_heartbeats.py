@@ -1,4 +1,4 @@
-"""Heartbeats one by one on virtual time: what members are told, what is written, and who is fenced when."""
+"""Single heartbeats on virtual time: responses, records and fencing."""
 
 import pytest
 
@@ -31,7 +31,7 @@ AT_ONCE = {"group_consumer_assignment_interval_ms": 0}
 
 
 def pair(world: World) -> tuple[SimulatedConsumer, SimulatedConsumer]:
-    """Two members that share a topic, both at rest."""
+    """Return two consumers that share a topic in a stable group."""
     consumers = SimulatedConsumer(world, "a"), SimulatedConsumer(world, "b")
     for _ in range(5):
         for consumer in consumers:
@@ -97,7 +97,7 @@ def test_the_session_timeout_is_the_groups_own() -> None:
     assert world.group().members
     world.pass_time(1)
     assert not world.group().members
-    # What was set before the bounds changed is brought within them.
+    # A value from before the bounds changed is clamped.
     world.settings["group.consumer.min.session.timeout.ms"] = 12_000
     world.join("a")
     world.pass_time(11_999)

@@ -1,4 +1,4 @@
-"""Random walks of a group whose members speak either protocol: it changes its kind on the way, and comes to rest."""
+"""Random walks of a group whose members use either protocol: it is converted on the way, and converges."""
 
 import random
 
@@ -118,7 +118,7 @@ def test_the_walks_see_both_kinds() -> None:
 
 
 def code_of(ticket: Ticket | None) -> int | None:
-    """What a request that waited was told; None if it still waits."""
+    """Return the response of a request; None if it still waits."""
     assert ticket is not None
     return None if ticket.answered is None else int(ticket.answered.error_code)
 

@@ -1,4 +1,4 @@
-"""Random walks of a group on virtual time: no partition has two owners, and in the end all is assigned and stable."""
+"""Random walks of a group on virtual time: no partition has two owners, and finally all are assigned."""
 
 import random
 import re
@@ -85,7 +85,7 @@ class Walk:
         assert dict(group.owners) == owners
         held: dict[tuple[bytes, int], str] = {}
         for consumer in self.consumers:
-            # Whoever was fenced learns of it with its next heartbeat; until then its epoch keeps it from committing.
+            # A fenced member learns of it with its next heartbeat; until then its epoch prevents commits.
             known = group.members.get(consumer.name)
             if known is None or known.epoch == -2:
                 continue
@@ -123,7 +123,7 @@ def is_reader(consumer: SimulatedConsumer, topic: str) -> bool:
 
 
 def recorded(group: ConsumerGroup) -> dict[str, object]:
-    """What of a group is in its records, or follows from it."""
+    """Return the recorded and derived fields of a group."""
     plain = replace(group, refresh_deadline=REFRESH_DUE, regex_resolution=None, new_topics_version=-1)
     return {field.name: getattr(plain, field.name) for field in fields(plain)}
 
@@ -138,7 +138,7 @@ def test_a_group_converges(seed: int) -> None:
         walk.add()
     walk.settle()
     walk.check_rest()
-    # Nothing but topics changes now.
+    # From here on only topics change.
     walk.change_topics()
     walk.settle()
     walk.check_rest()

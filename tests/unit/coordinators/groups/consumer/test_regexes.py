@@ -1,4 +1,4 @@
-"""Subscriptions by regular expression: found out beside the heartbeats, again when topics come, in bounded steps."""
+"""Subscriptions by regular expression are resolved outside heartbeats, after topic creations, in bounded steps."""
 
 import pytest
 
@@ -102,7 +102,7 @@ def test_a_malformed_expression_is_rejected() -> None:
     "regex", ["(a*)*b", "(a|a)*b", "(a|aa)+$", "(.*)(.*)(.*)(.*)(.*)x", "((a{0,30}){0,30})b", "(x+x+)+y"]
 )
 def test_hostile_expressions_take_bounded_steps(regex: str) -> None:
-    """Each step holds expressions against so many names that instructions times characters stay below a limit."""
+    """Each step matches only as many names as the limit of instructions times characters allows."""
     names = tuple(f"{'a' * 200}{number}" for number in range(300))
     resolution = RegexResolution((regex,), names, {}, 1, 1, lambda names: names)
     cost = regexes.compile_regex(regex).programsize + 1

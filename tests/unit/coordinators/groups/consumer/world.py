@@ -37,21 +37,21 @@ GROUP = "g"
 
 @cache
 def default_of(name: str) -> Any:
-    """What a setting of a broker is by default."""
+    """Return the default of a broker setting."""
     setting = broker_settings()[name]
     assert setting.default is not None
     return setting.parse(setting.default)
 
 
 def topic(name: str, partitions: int, number: int = 0) -> Topic:
-    """A topic with replicas on broker 0."""
+    """Return a topic with replicas on broker 0."""
     topic_id = hashlib.md5(f"{name} {number}".encode()).digest()
     one = Partition((0,), (0,), (), (), 0, 0, 0, (bytes(16),), 0, (), ())
     return Topic(name, topic_id, (one,) * partitions)
 
 
 class World:
-    """One coordinator, and what it is told."""
+    """One coordinator and its environment."""
 
     def __init__(self, topics: Mapping[str, int] | None = None, **settings: Any) -> None:
         self.now_ms = START_MS
@@ -67,7 +67,7 @@ class World:
             self.image = self._with(topic(name, partitions, next(self._versions)))
         self._start(self._behaviour.empty_state())
 
-    # -- surroundings --
+    # -- environment --
 
     def setting(self, name: str) -> Any:
         return self.settings[name] if name in self.settings else default_of(name)
@@ -95,7 +95,7 @@ class World:
         return found.name
 
     def set_topic(self, name: str, partitions: int) -> None:
-        """Make a topic, or give it more partitions; 0 deletes it."""
+        """Create a topic or change its partition count; 0 deletes it."""
         known = self.image.topic(name)
         if partitions == 0:
             assert known is not None
@@ -142,7 +142,7 @@ class World:
         return group
 
     def reload(self) -> None:
-        """Let another coordinator take over, which knows only the log."""
+        """Let another coordinator load the log and take over."""
         state = self._behaviour.empty_state()
         for data in self.log:
             for pos, header in read_batches(data):
@@ -179,14 +179,14 @@ class World:
         return results[0] if results else None
 
     def decide(self, decide: Any) -> Any:
-        """The reply to a decision; raises what it raised."""
+        """Return the reply of a decision; raise its error."""
         result = self._decide(decide)
         if isinstance(result, ApiError):
             raise result
         return result
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass, and do what comes due."""
+        """Let time pass, and run the timers that expire."""
         until = self.now_ms + ms
         while (at_ms := self._deadlines.next_ms()) is not None and at_ms <= until:
             self.now_ms = max(self.now_ms, at_ms)
@@ -206,7 +206,7 @@ class World:
         return reply
 
     def join(self, member: str, topics: Sequence[str] | None = ("t",), **fields: Any) -> ConsumerGroupHeartbeatResponse:
-        """A first heartbeat."""
+        """Send a first heartbeat."""
         names = None if topics is None else list(topics)
         request = ConsumerGroupHeartbeatRequest(
             **{
@@ -224,7 +224,7 @@ class World:
     def beat(
         self, member: str, epoch: int, owned: Mapping[str, Sequence[int]] | None = None, **fields: Any
     ) -> ConsumerGroupHeartbeatResponse:
-        """A later heartbeat."""
+        """Send a later heartbeat."""
         partitions = (
             None
             if owned is None
@@ -248,7 +248,7 @@ class World:
         return self.beat(member, -1, **fields)
 
     def assigned(self, reply: ConsumerGroupHeartbeatResponse) -> dict[str, list[int]] | None:
-        """What an answer assigns, by topic names; None if it says nothing."""
+        """Return the assignment of a response by topic name; None if it has none."""
         if reply.assignment is None:
             return None
         return {self.name_of(each.topic_id): each.partitions for each in reply.assignment.topic_partitions}

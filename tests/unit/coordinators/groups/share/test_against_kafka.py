@@ -1,4 +1,4 @@
-"""The simple assignor gives members of share groups the same partitions as Kafka's own."""
+"""The simple assignor computes the same assignments as Kafka's."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from tests.unit.coordinators.groups.consumer.test_against_kafka import STEPS, WA
 
 
 class ShareWalk(Walk):
-    """A share group whose members and topics come and go."""
+    """A share group with changing members and topics."""
 
     def question(self) -> dict[str, Any]:
         return {**super().question(), "assignor": "simple"}

@@ -1,4 +1,4 @@
-"""Share groups on virtual time: states that are made, fail and are tried again, members that fall silent or go."""
+"""Share groups on virtual time: initialization with failures and retries, and members that time out or leave."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Assignments, and what a topology comes to with the topics that there are, come out as in Kafka's own classes."""
+"""Assignments and configured topologies equal those of Kafka's classes."""
 
 import json
 import random
@@ -41,7 +41,7 @@ def ask_kafka(folder: Path, questions: list[dict[str, Any]]) -> list[Any]:
 
 
 class Walk:
-    """A group whose members and subtopologies come and go; the target is made anew after each step."""
+    """A group with changing members and subtopologies, whose target is recomputed after each step."""
 
     def __init__(self, seed: int) -> None:
         self.source = random.Random(seed)
@@ -120,7 +120,7 @@ def test_the_sticky_assignor_agrees_with_kafkas(tmp_path: Path) -> None:
 
 
 def some_topology(source: random.Random) -> dict[str, Any]:
-    """A topology and topics that more or less fit together."""
+    """Return a random topology and topics that match it more or less."""
     externals = [f"in-{number}" for number in range(5)]
     internals = [f"app-{name}-repartition" for name in ("a", "b", "c", "key-store", "x" * 20)]
     subtopologies: list[dict[str, Any]] = []
@@ -158,7 +158,7 @@ def some_topology(source: random.Random) -> dict[str, Any]:
 
 
 def configured(question: dict[str, Any]) -> dict[str, Any]:
-    """What Ottla makes of it, in the form of the judge's answer."""
+    """Return Ottla's result in the form of the judge's answer."""
 
     def infos(told: list[tuple[str, int, int]]) -> list[messages.TopicInfo]:
         return [messages.TopicInfo(name=n, partitions=p, replication_factor=r) for n, p, r in told]

@@ -1,4 +1,4 @@
-"""Heartbeats of streams groups one by one: topologies, statuses, delays, endpoints, commits."""
+"""Single heartbeats of streams groups: topologies, statuses, delays, endpoints, commits."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def statuses(heard: HeartbeatReply) -> list[StreamsStatus]:
 
 
 def settled(world: World, member: str = "a") -> HeartbeatReply:
-    """A group with one member and its topics."""
+    """Join a member, create the missing topics, and return the reply to its next heartbeat."""
     create_missing(world, join(world, member))
     return say(world, member, group_of(world).members[member].epoch)
 

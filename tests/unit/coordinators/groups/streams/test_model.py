@@ -1,4 +1,4 @@
-"""Random walks of a streams group on virtual time: an active task has one owner, and in the end all run and rest."""
+"""Random walks of a streams group on virtual time: an active task has one owner, and the group converges."""
 
 import random
 from dataclasses import fields, replace
@@ -67,7 +67,7 @@ class Walk:
                         for number in numbers:
                             if role == "active":
                                 assert owners.setdefault((name, number), member.id) == member.id
-                            # No process has a task twice, be it in two roles.
+                            # No process has a task twice, even in two roles.
                             mine = (member.id, role)
                             assert of_process.setdefault((member.process_id, name, number), mine) == mine
         assert {task: group.members[owner].process_id for task, owner in owners.items()} == dict(group.active)

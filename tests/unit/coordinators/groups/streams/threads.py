@@ -1,4 +1,4 @@
-"""Threads of streams applications as the protocol wants them: they run what they are told, and give up first."""
+"""Simulated threads of streams applications that follow the protocol: they revoke before they take."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -28,7 +28,7 @@ def changelog(name: str) -> TopicInfo:
 
 
 def word_count(source: str = "lines", *, epoch: int = 0) -> Topology:
-    """Words are repartitioned and counted: two subtopologies, one of them with a store."""
+    """Return a word count topology: two subtopologies, one of them with a store."""
     return Topology(
         epoch=epoch,
         subtopologies=[
@@ -44,7 +44,7 @@ def word_count(source: str = "lines", *, epoch: int = 0) -> Topology:
 
 
 def say(world: World, member: str, epoch: int, **fields: Any) -> HeartbeatReply:
-    """A heartbeat as it is decided upon."""
+    """Send a heartbeat and return its reply."""
     request = StreamsGroupHeartbeatRequest(
         **{"group_id": GROUP, "member_id": member, "member_epoch": epoch, **fields},
     )
@@ -56,7 +56,7 @@ def say(world: World, member: str, epoch: int, **fields: Any) -> HeartbeatReply:
 
 
 def join(world: World, member: str, topology: Topology | None = None, **fields: Any) -> HeartbeatReply:
-    """A first heartbeat."""
+    """Send a first heartbeat."""
     return say(
         world,
         member,
@@ -80,7 +80,7 @@ def group_of(world: World) -> StreamsGroup:
 
 
 def create_missing(world: World, heard: HeartbeatReply) -> None:
-    """What a broker does with the topics that a heartbeat found missing."""
+    """Create the missing topics of a reply, as a broker does."""
     for topic in heard.missing:
         if world.image.topic(topic.name) is None:
             world.set_topic(topic.name, topic.num_partitions)
@@ -98,7 +98,7 @@ def task_ids(tasks: Iterable[tuple[str, int]]) -> list[TaskIds]:
 
 
 class SimulatedThread:
-    """One member. It says everything with its first heartbeat, and afterwards what it runs when that changed."""
+    """One member. Its first heartbeat has all fields; later ones have its tasks when they changed."""
 
     def __init__(self, world: World, name: str, process: str, topology: Topology) -> None:
         self.world = world
@@ -114,7 +114,7 @@ class SimulatedThread:
         self._told: Mapping[str, set[tuple[str, int]]] = {}
 
     def beat(self, *, answer_is_lost: bool = False) -> None:
-        """Speak, and act on the answer."""
+        """Send a heartbeat, and apply the response."""
         if self.wanted is not None:
             self.owned, self.wanted = self.wanted, None
         fields: dict[str, Any] = {}
@@ -138,7 +138,7 @@ class SimulatedThread:
             self.wanted = {role: tasks_of(getattr(answer, f"{role}_tasks")) for role in ROLES}
 
     def leave(self) -> None:
-        """Say goodbye."""
+        """Leave the group."""
         with suppress(ApiError):  # it may have been fenced without knowing
             say(self.world, self.name, -1)
         self.lose_all()
