@@ -1,7 +1,7 @@
 """StreamsGroupHeartbeat (key 88): a member joins, stays in or leaves a streams group, and gets tasks (KIP-1071).
 
-If internal topics of its topology are missing, this broker asks the controller to create them. The answer says so, and
-says what failed the last time.
+If internal topics of its topology are missing, this broker asks the controller to create them. The answer reports the
+missing topics and earlier failures.
 """
 
 from __future__ import annotations

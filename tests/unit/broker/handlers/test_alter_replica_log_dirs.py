@@ -27,7 +27,7 @@ def move(broker: Broker, path: str, *, topic: str = "t", index: int = 0) -> int:
 
 
 def finish(broker: Broker) -> None:
-    """Let moves under way come to their end."""
+    """Complete the moves under way."""
     for _ in range(200):
         broker.clock.pass_time(10)
         broker.settle()

@@ -1,4 +1,4 @@
-"""What clients are told of the versions that a broker serves, and of those that it can only hand on."""
+"""ApiVersions: the versions of APIs that a broker serves, and of those that it forwards."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +11,7 @@ from ottla.protocol.messages.apis import BY_KEY, ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 
 
-def told(controller: dict[int, tuple[int, int]] | None) -> dict[int, tuple[int, int]]:
+def advertised_versions(controller: dict[int, tuple[int, int]] | None) -> dict[int, tuple[int, int]]:
     node = SimpleNamespace(
         node_id=1,
         cluster_id="a-cluster",
@@ -34,9 +34,9 @@ def own(key: int) -> tuple[int, int]:
 
 
 def test_without_controller_versions_all_apis_are_advertised() -> None:
-    found = told(None)
-    assert found[ApiKey.PRODUCE] == (0, BY_KEY[ApiKey.PRODUCE].latest_stable)
-    assert (found[ApiKey.METADATA], found[ApiKey.CREATE_TOPICS], found[ApiKey.DELETE_TOPICS]) == tuple(
+    advertised = advertised_versions(None)
+    assert advertised[ApiKey.PRODUCE] == (0, BY_KEY[ApiKey.PRODUCE].latest_stable)
+    assert (advertised[ApiKey.METADATA], advertised[ApiKey.CREATE_TOPICS], advertised[ApiKey.DELETE_TOPICS]) == tuple(
         map(own, (ApiKey.METADATA, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS))
     )
 
@@ -53,7 +53,7 @@ def test_without_controller_versions_all_apis_are_advertised() -> None:
 def test_forwarded_apis_are_advertised_in_versions_that_the_controller_serves(
     of_controller: tuple[int, int], expected: tuple[int, int] | None
 ) -> None:
-    found = told({ApiKey.CREATE_TOPICS: of_controller})
-    assert found.get(ApiKey.CREATE_TOPICS) == expected
-    assert found[ApiKey.METADATA] == own(ApiKey.METADATA), "this the broker answers itself"
-    assert ApiKey.DELETE_TOPICS not in found, "the controller does not serve it at all"
+    advertised = advertised_versions({ApiKey.CREATE_TOPICS: of_controller})
+    assert advertised.get(ApiKey.CREATE_TOPICS) == expected
+    assert advertised[ApiKey.METADATA] == own(ApiKey.METADATA), "this the broker answers itself"
+    assert ApiKey.DELETE_TOPICS not in advertised, "the controller does not serve it at all"

@@ -1,4 +1,4 @@
-"""A controller's listener: who decides, who answers, and requests within requests."""
+"""A controller's listener: decisions, answers of the quorum, and envelopes."""
 
 import asyncio
 import struct

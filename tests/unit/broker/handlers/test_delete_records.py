@@ -18,7 +18,7 @@ def send(broker: Broker, offset: int, *, topic: str = "t", timeout_ms: int = 100
     return broker.send(DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms), 2)
 
 
-def told(exchange: Exchange) -> tuple[int, int]:
+def answer_of(exchange: Exchange) -> tuple[int, int]:
     found: DeleteRecordsPartitionResult = exchange.response.topics[0].partitions[0]
     return found.error_code, found.low_watermark
 
@@ -41,7 +41,7 @@ def test_the_answer_is_sent_when_the_follower_has_followed(broker: Broker) -> No
     assert not exchange.outcome
     broker.partition("t").on_follower_fetch(2, 4, 3, NOW_MS)
     broker.completions.run()
-    assert told(exchange) == (0, 3)
+    assert answer_of(exchange) == (0, 3)
 
 
 def test_a_deletion_times_out(broker: Broker) -> None:
@@ -50,29 +50,29 @@ def test_a_deletion_times_out(broker: Broker) -> None:
     broker.clock.pass_time(50)
     assert not exchange.outcome
     broker.clock.pass_time(100)
-    assert told(exchange) == (RequestTimedOut.code, 0)
+    assert answer_of(exchange) == (RequestTimedOut.code, 0)
 
 
 def test_a_fenced_follower_does_not_delay_the_answer(broker: Broker) -> None:
     replicated(broker)
     broker.apply(BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=BROKER_EPOCH, fenced=1))
-    assert told(send(broker, 3)) == (0, 3)
+    assert answer_of(send(broker, 3)) == (0, 3)
 
 
 def test_a_former_leader_answers_with_an_error(broker: Broker) -> None:
     replicated(broker)
     exchange = send(broker, 3)
     broker.change("t", leader=2)
-    assert told(exchange) == (NotLeader.code, -1)
+    assert answer_of(exchange) == (NotLeader.code, -1)
 
 
 def test_the_topic_is_deleted_during_the_wait(broker: Broker) -> None:
     replicated(broker)
     exchange = send(broker, 3)
     broker.apply(RemoveTopicRecord(topic_id=broker.image.topics["t"].id))
-    assert told(exchange) == (UnknownTopicOrPartition.code, -1)
+    assert answer_of(exchange) == (UnknownTopicOrPartition.code, -1)
 
 
 def test_internal_topics_keep_their_records(broker: Broker) -> None:
     broker.create_topic("__consumer_offsets")
-    assert told(send(broker, 0, topic="__consumer_offsets")) == (InvalidTopic.code, -1)
+    assert answer_of(send(broker, 0, topic="__consumer_offsets")) == (InvalidTopic.code, -1)

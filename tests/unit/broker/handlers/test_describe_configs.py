@@ -43,7 +43,7 @@ def entry(admin: Admin, kind: int, name: str, setting: str) -> DescribeConfigsRe
     return found
 
 
-def told(found: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
+def synonyms_of(found: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
     return [(each.name, each.value, each.source) for each in found.synonyms]
 
 
@@ -58,7 +58,7 @@ def test_a_setting_of_a_topic_overrides_its_brokers(admin: Admin) -> None:
     set_(admin, TOPIC, "t", "retention.ms", "1")
     found = entry(admin, TOPIC, "t", "retention.ms")
     assert (found.value, found.config_source, found.read_only, found.config_type) == ("1", 1, False, 5)
-    assert told(found) == [
+    assert synonyms_of(found) == [
         ("retention.ms", "1", 1),
         ("log.retention.ms", "2", 2),
         ("log.retention.ms", "3", 3),
@@ -69,29 +69,29 @@ def test_a_setting_of_a_topic_overrides_its_brokers(admin: Admin) -> None:
 
 def test_prefixed_names_of_a_setting_are_not_described(admin: Admin) -> None:
     found = entry(admin, TOPIC, "t", "retention.ms")
-    assert (told(found), found.config_source) == ([], 5)
+    assert (synonyms_of(found), found.config_source) == ([], 5)
 
 
 def test_a_broker_describes_its_effective_settings(admin: Admin) -> None:
     set_(admin, BROKER, "1", "num.io.threads", "9")
     found = entry(admin, BROKER, "1", "num.io.threads")
     assert (found.value, found.config_source, found.read_only) == ("9", 2, False)
-    assert told(found) == [("num.io.threads", "9", 2), ("num.io.threads", "8", 4), ("num.io.threads", "8", 5)]
+    assert synonyms_of(found) == [("num.io.threads", "9", 2), ("num.io.threads", "8", 4), ("num.io.threads", "8", 5)]
     assert entry(admin, BROKER, "1", "node.id").read_only
-    assert told(entry(admin, BROKER, "1", "broker.id")) == [("broker.id", "1", 4), ("broker.id", "-1", 5)]
+    assert synonyms_of(entry(admin, BROKER, "1", "broker.id")) == [("broker.id", "1", 4), ("broker.id", "-1", 5)]
 
 
 def test_secrets_are_hidden(admin: Admin) -> None:
     found = entry(admin, BROKER, "1", "ssl.key.password")
     assert (found.value, found.is_sensitive, found.config_type) == (None, True, 9)
-    assert told(found) == [("ssl.key.password", None, 4)]
+    assert synonyms_of(found) == [("ssl.key.password", None, 4)]
 
 
 def test_the_value_of_an_unknown_setting_is_hidden(admin: Admin) -> None:
     set_(admin, BROKER, "1", "of.a.plugin", "password123")
     found = entry(admin, BROKER, "1", "of.a.plugin")
     assert (found.value, found.is_sensitive, found.config_type, found.read_only) == (None, True, 0, True)
-    assert told(found) == [("of.a.plugin", None, 2)]
+    assert synonyms_of(found) == [("of.a.plugin", None, 2)]
     set_(admin, TOPIC, "t", "of.another.release", "x")
     assert entry(admin, TOPIC, "t", "of.another.release").is_sensitive
 
@@ -100,7 +100,7 @@ def test_a_setting_of_one_listener_has_the_general_one_as_a_synonym(admin: Admin
     set_(admin, BROKER, "1", "listener.name.plaintext.max.connections", "60")
     found = entry(admin, BROKER, "1", "listener.name.plaintext.max.connections")
     assert (found.value, found.config_type) == ("60", 3)
-    assert [name for name, _, _ in told(found)] == ["listener.name.plaintext.max.connections", "max.connections"]
+    assert [name for name, _, _ in synonyms_of(found)] == ["listener.name.plaintext.max.connections", "max.connections"]
 
 
 def test_invalid_stored_values_are_not_in_force(admin: Admin) -> None:
@@ -113,7 +113,7 @@ def test_the_defaults_of_all_brokers(admin: Admin) -> None:
     set_(admin, BROKER, "", "num.io.threads", "9")
     set_(admin, BROKER, "1", "num.io.threads", "10")
     (found,) = describe(admin, BROKER, "").configs
-    assert (found.value, found.config_source, told(found)) == ("9", 3, [("num.io.threads", "9", 3)])
+    assert (found.value, found.config_source, synonyms_of(found)) == ("9", 3, [("num.io.threads", "9", 3)])
 
 
 def test_a_group_inherits_the_brokers_defaults(admin: Admin) -> None:
@@ -121,13 +121,13 @@ def test_a_group_inherits_the_brokers_defaults(admin: Admin) -> None:
     assert (found.value, found.config_source) == ("46000", 4)
     set_(admin, GROUP, "g", "consumer.session.timeout.ms", "50000")
     found = entry(admin, GROUP, "g", "consumer.session.timeout.ms")
-    assert told(found) == [
+    assert synonyms_of(found) == [
         ("consumer.session.timeout.ms", "50000", 8),
         ("group.consumer.session.timeout.ms", "46000", 4),
         ("group.consumer.session.timeout.ms", "45000", 5),
     ]
     set_(admin, GROUP, "g", "share.isolation.level", "read_committed")
-    assert told(entry(admin, GROUP, "g", "share.isolation.level")) == [
+    assert synonyms_of(entry(admin, GROUP, "g", "share.isolation.level")) == [
         ("share.isolation.level", "read_committed", 8),
         ("share.isolation.level", "read_uncommitted", 5),
     ]
@@ -140,7 +140,7 @@ def test_a_subscription_of_client_metrics(admin: Admin) -> None:
         "metrics": "",
     }
     set_(admin, METRICS, "m", "interval.ms", "1000")
-    assert told(entry(admin, METRICS, "m", "interval.ms")) == [("interval.ms", "1000", 7)]
+    assert synonyms_of(entry(admin, METRICS, "m", "interval.ms")) == [("interval.ms", "1000", 7)]
 
 
 def test_loggers_have_levels(admin: Admin) -> None:

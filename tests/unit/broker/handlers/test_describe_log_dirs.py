@@ -41,6 +41,6 @@ def test_epochs_end_where_the_next_begins(broker: Broker) -> None:
     for epoch in range(-1, 4):
         asked = [OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=2)]
         topics = [OffsetForLeaderTopic(topic="t", partitions=asked)]
-        told: EpochEndOffset = broker.ask(OffsetForLeaderEpochRequest(topics=topics), 4).topics[0].partitions[0]
-        ends.append((told.leader_epoch, told.end_offset))
+        end: EpochEndOffset = broker.ask(OffsetForLeaderEpochRequest(topics=topics), 4).topics[0].partitions[0]
+        ends.append((end.leader_epoch, end.end_offset))
     assert ends == [(-1, -1), (0, 2), (0, 2), (2, 3), (-1, -1)]

@@ -1,4 +1,4 @@
-"""What becomes of a request whose handler fails, on real sockets; and who is answered first."""
+"""Dispatch: failing handlers on real sockets, and the order of answers."""
 
 import asyncio
 import logging
@@ -126,7 +126,7 @@ def test_operations_that_a_request_completes_are_answered_before_the_next_reques
     part = PartitionProduceData(index=0, records=bytes(batch(b"v")))
     produce = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="t", partition_data=[part])])
     with monkeypatch.context() as together:
-        together.setattr(broker, "step", lambda: None)  # both come in the same turn of the loop
+        together.setattr(broker, "step", lambda: None)  # both arrive in the same turn of the loop
         broker.begin(produce, 9)
         broker.begin(MetadataRequest(topics=[]), 9)
     broker.step()

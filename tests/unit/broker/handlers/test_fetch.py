@@ -1,4 +1,4 @@
-"""Who may fetch, and how much one fetch brings."""
+"""Fetch: authorization, and the size of an answer."""
 
 import pytest
 

@@ -347,4 +347,4 @@ def test_records_at_the_end_of_a_segment_do_not_wait_for_more(broker: Broker, ha
     broker.log("t").roll(broker.clock.ms)
     broker.append("t", 0, RECORD)
     assert 0 in answered(waiting)
-    assert 0 in answered(reader.send({0: 0, 1: 0})), "nor does a fetch that comes later"
+    assert 0 in answered(reader.send({0: 0, 1: 0})), "nor does a later fetch"

@@ -38,16 +38,16 @@ def fetch(broker: Broker, offset: int, epoch: int) -> Exchange:
     return broker.send(request, VERSION)
 
 
-def told(exchange: Exchange) -> int:
+def high_watermark_of(exchange: Exchange) -> int:
     high_watermark: int = exchange.response.responses[0].partitions[0].high_watermark
     return high_watermark
 
 
 def caught_up(broker: Broker) -> Exchange:
-    """Broker 2 has all there is and was told so; its next fetch waits."""
+    """Broker 2 has all records and knows the high watermark; its next fetch waits."""
     beginning = fetch(broker, 1, 0)
     broker.clock.pass_time(WAIT_MS + 10)
-    assert told(beginning) == 0, "broker 3 has nothing yet"
+    assert high_watermark_of(beginning) == 0, "broker 3 has nothing yet"
     return fetch(broker, 1, 1)
 
 
@@ -55,10 +55,10 @@ def test_a_waiting_follower_learns_the_risen_high_watermark_soon(broker: Broker)
     waiting = caught_up(broker)
     broker.clock.pass_time(100)
     broker.partition("t").on_follower_fetch(3, 1, 0, broker.clock.ms)
-    assert not waiting.outcome, "records may come, and then it is told with them"
+    assert not waiting.outcome, "records may arrive, and bring the high watermark"
     expired = broker.node.expirations.follower_fetches
     broker.clock.pass_time(SOON_MS)
-    assert told(waiting) == 1
+    assert high_watermark_of(waiting) == 1
     assert broker.node.expirations.follower_fetches == expired, "its deadline has not come"
 
 
@@ -69,7 +69,7 @@ def test_a_follower_with_an_old_high_watermark_waits_briefly(broker: Broker) -> 
     waiting = fetch(broker, 1, 1)
     assert not waiting.outcome
     broker.clock.pass_time(SOON_MS)
-    assert told(waiting) == 1
+    assert high_watermark_of(waiting) == 1
 
 
 def test_a_follower_with_the_current_high_watermark_waits_its_time(broker: Broker) -> None:

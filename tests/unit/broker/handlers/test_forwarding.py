@@ -1,4 +1,4 @@
-"""What a broker hands on to the active controller as it came."""
+"""Requests that a broker forwards to the active controller."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ from ottla.protocol.messages.rpc.delete_acls import (
 from tests.unit.broker.handlers.admin import Admin
 
 TOPIC, LITERAL, READ, ALLOW, ANY = 2, 3, 3, 3, 1
-AS_THEY_COME = (
+FORWARDED = (
     ApiKey.CREATE_TOPICS,
     ApiKey.DELETE_TOPICS,
     ApiKey.CREATE_PARTITIONS,
@@ -46,7 +46,7 @@ def admin() -> Iterator[Admin]:
     made.close()
 
 
-@pytest.mark.parametrize("key", AS_THEY_COME, ids=lambda key: BY_KEY[key].name)
+@pytest.mark.parametrize("key", FORWARDED, ids=lambda key: BY_KEY[key].name)
 def test_a_request_is_forwarded_and_the_controllers_answer_returned(admin: Admin, key: ApiKey) -> None:
     api = BY_KEY[key]
     field = "error_code" if key == ApiKey.DESCRIBE_QUORUM else "throttle_time_ms"

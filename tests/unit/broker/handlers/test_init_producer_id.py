@@ -1,4 +1,4 @@
-"""InitProducerId: ids come in blocks, each id once, and nobody waits long for a controller that is away."""
+"""InitProducerId: ids are taken from blocks, each once, and an absent controller delays no producer for long."""
 
 import asyncio
 from typing import Any

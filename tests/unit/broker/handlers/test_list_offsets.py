@@ -1,4 +1,4 @@
-"""ListOffsets: what a reader is told while a leader is new, transactions are open, or the search is long."""
+"""ListOffsets while a leader is new, transactions are open, or a search takes long."""
 
 from ottla.protocol.errors import CorruptMessage, LeaderNotAvailable, NotLeader, OffsetNotAvailable
 from ottla.protocol.messages.records.metadata_records import ConfigRecord
@@ -33,7 +33,7 @@ def _only(exchange: Exchange) -> ListOffsetsPartitionResponse:
 
 
 class TestANewLeader:
-    """Its predecessors may have told more than it can tell before its followers have fetched."""
+    """Until its followers have fetched, its high watermark may be below that of its predecessor."""
 
     def begin(self, broker: Broker) -> None:
         broker.register(2)
@@ -65,8 +65,8 @@ class TestANewLeader:
     def test_returns_the_end_once_its_follower_has_fetched(self, broker: Broker) -> None:
         self.begin(broker)
         broker.partition("t").on_follower_fetch(2, 3, 0, NOW_MS)
-        told = answer(broker, -1)
-        assert (told.error_code, told.offset, told.leader_epoch) == (0, 3, 2)
+        answered = answer(broker, -1)
+        assert (answered.error_code, answered.offset, answered.leader_epoch) == (0, 3, 2)
 
 
 def test_a_follower_answers_debugging_clients_only(broker: Broker) -> None:

@@ -31,12 +31,17 @@ def test_fenced_brokers_are_offline_and_not_listed(broker: Broker) -> None:
     response = broker.ask(MetadataRequest(topics=None), 13)
     assert [each.node_id for each in response.brokers] == [1]
     assert response.controller_id == 1
-    told = partition(broker, 13)
-    assert (told.error_code, told.leader_id, told.replica_nodes, told.offline_replicas) == (0, 1, [1, 2], [2])
+    described = partition(broker, 13)
+    assert (described.error_code, described.leader_id, described.replica_nodes, described.offline_replicas) == (
+        0,
+        1,
+        [1, 2],
+        [2],
+    )
 
 
 def test_a_broker_that_was_just_fenced_is_listed_without_partitions(broker: Broker) -> None:
-    """librdkafka would give up partitions together with a broker that is not named, whoever leads them now."""
+    """librdkafka would drop the partitions of a broker that is not listed, even if they have another leader."""
     broker.register(2)
     broker.create_topic("t", replicas=(1, 2))
     fence(broker, 2)
@@ -54,7 +59,7 @@ def test_a_request_for_a_failed_leader_waits_for_the_next_one(broker: Broker) ->
     asked = broker.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
     assert not asked.outcome
     assert broker.ask(MetadataRequest(topics=[MetadataRequestTopic(name="other")]), 12).topics[0].error_code == 0
-    assert broker.ask(MetadataRequest(topics=[]), 12).brokers, "who asks for brokers only does not wait either"
+    assert broker.ask(MetadataRequest(topics=[]), 12).brokers, "a request for brokers only does not wait either"
     topic_id = broker.image.topics["t"].id
     broker.apply(
         BrokerRegistrationChangeRecord(broker_id=2, broker_epoch=BROKER_EPOCH, fenced=1),
@@ -70,8 +75,8 @@ def test_a_failed_leader_is_not_named_if_the_election_takes_long(broker: Broker)
     lose_leader(broker)
     asked = broker.send(MetadataRequest(topics=None), 13)
     broker.loop.run_until_complete(asyncio.sleep(WAIT_S * 1.2))
-    (told,) = next(each for each in asked.response.topics if each.name == "t").partitions
-    assert (told.error_code, told.leader_id, told.isr_nodes) == (LeaderNotAvailable.code, -1, [1, 2])
+    (described,) = next(each for each in asked.response.topics if each.name == "t").partitions
+    assert (described.error_code, described.leader_id, described.isr_nodes) == (LeaderNotAvailable.code, -1, [1, 2])
     broker.clock.pass_time(DECIDED_WITHIN_MS)
     assert partition(broker, 13).leader_id == -1, "nobody waits any more"
 
@@ -107,8 +112,8 @@ def test_v0_leaves_out_unreachable_replicas_with_an_error(broker: Broker) -> Non
     broker.register(2)
     broker.create_topic("t", replicas=(1, 2))
     fence(broker, 2)
-    told = partition(broker, 0)
-    assert (told.error_code, told.replica_nodes, told.isr_nodes) == (ReplicaNotAvailable.code, [1], [1])
+    described = partition(broker, 0)
+    assert (described.error_code, described.replica_nodes, described.isr_nodes) == (ReplicaNotAvailable.code, [1], [1])
     assert partition(broker, 1).error_code == 0
 
 
@@ -117,8 +122,8 @@ def test_a_leader_that_failed_or_is_on_another_listener(broker: Broker) -> None:
     broker.create_topic("t", replicas=(1, 2), leader=2)
     for version in range(14):
         code = (ListenerNotFound if version >= 6 else LeaderNotAvailable).code
-        told = partition(broker, version)
-        assert (told.error_code, told.leader_id) == (code, -1)
+        described = partition(broker, version)
+        assert (described.error_code, described.leader_id) == (code, -1)
     assert partition(broker, 13).offline_replicas == [2]
     broker.apply(UnregisterBrokerRecord(broker_id=2, broker_epoch=BROKER_EPOCH))
     assert partition(broker, 13).error_code == LeaderNotAvailable.code
@@ -138,17 +143,17 @@ def test_eligible_leaders_are_described(broker: Broker) -> None:
     broker.create_topic("t", replicas=(1, 2))
     broker.change("t", isr=[1], eligible_leader_replicas=[2], last_known_elr=[1])
     (topic,) = broker.ask(DescribeTopicPartitionsRequest(topics=[]), 0).topics
-    told = topic.partitions[0]
-    assert (told.isr_nodes, told.eligible_leader_replicas, told.last_known_elr) == ([1], [2], [1])
-    assert (told.leader_id, told.leader_epoch, told.error_code) == (1, 0, 0)
+    described = topic.partitions[0]
+    assert (described.isr_nodes, described.eligible_leader_replicas, described.last_known_elr) == ([1], [2], [1])
+    assert (described.leader_id, described.leader_epoch, described.error_code) == (1, 0, 0)
 
 
 def test_describe_cluster_has_fenced_brokers_on_request(broker: Broker) -> None:
     broker.register(2)
     broker.register(3, listener="INTERNAL")
     fence(broker, 2)
-    told = broker.ask(DescribeClusterRequest(), 2)
-    assert ([each.broker_id for each in told.brokers], told.controller_id) == ([1], 1)
-    told = broker.ask(DescribeClusterRequest(include_fenced_brokers=True), 2)
-    assert [(each.broker_id, each.is_fenced) for each in told.brokers] == [(1, False), (2, True)]
-    assert told.controller_id == 1
+    described = broker.ask(DescribeClusterRequest(), 2)
+    assert ([each.broker_id for each in described.brokers], described.controller_id) == ([1], 1)
+    described = broker.ask(DescribeClusterRequest(include_fenced_brokers=True), 2)
+    assert [(each.broker_id, each.is_fenced) for each in described.brokers] == [(1, False), (2, True)]
+    assert described.controller_id == 1

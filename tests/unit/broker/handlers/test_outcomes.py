@@ -1,4 +1,4 @@
-"""One outcome for each request, whatever fails: a response or the end of its connection, and nothing is held."""
+"""Each request has one outcome, a response or a closed connection, even if something fails."""
 
 import asyncio
 import logging
@@ -55,7 +55,7 @@ class LostFile:
 
 
 async def outcome(service: Service, request: Any = None, version: int = VERSION) -> str:
-    """What becomes of one request."""
+    """Return the outcome of one request."""
     service.send(request or HeartbeatRequest(), ApiKey.HEARTBEAT, version)
     try:
         (size,) = struct.unpack(">i", await service.reader.readexactly(4))
