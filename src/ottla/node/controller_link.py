@@ -32,7 +32,7 @@ class ControllerLink:
         """The node with the active controller, if it is known and not this node."""
         self._connected_to: Node | None = None
         self._pool = ConnectionPool(f"node-{node_id}", security, on_broken=self._broken)
-        self._looks: dict[type, ResponseObserver | None] = {}
+        self._error_searches: dict[type, ResponseObserver | None] = {}
         self._versions: Mapping[int, tuple[int, int]] | None = None
         self.on_lost: list[Callable[[str], None]] = []
         """Called with the traffic whose connection broke."""
@@ -95,12 +95,12 @@ class ControllerLink:
 
     def _errors(self, answer: Any) -> set[int]:
         kind = type(answer)
-        if kind not in self._looks:
-            self._looks[kind] = compile_error_search(kind)
-        look = self._looks[kind]
+        if kind not in self._error_searches:
+            self._error_searches[kind] = compile_error_search(kind)
+        search = self._error_searches[kind]
         errors = _ErrorCodes()
-        if look is not None:
-            look(errors, answer)
+        if search is not None:
+            search(errors, answer)
         return errors.codes
 
 

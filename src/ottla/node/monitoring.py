@@ -66,7 +66,7 @@ class Monitoring:
         self.disk = TimedDisk()
         self.ports: list[int] = []
         self._servers: list[HttpServer] = []
-        self._pulse: EventLoopMonitor | None = None
+        self._monitor: EventLoopMonitor | None = None
         self._topics: TopicTrafficMeters | None = None
         self._expirations: Expirations | None = None
         self._lifecycle: BrokerLifecycle | None = None
@@ -82,9 +82,11 @@ class Monitoring:
 
     async def start(self, pools: Sequence[RequestWorkers], listeners: Sequence[Listener]) -> None:
         """Open the HTTP ports. `listeners` may still be empty."""
-        pulse = self._pulse = EventLoopMonitor(self._runtime.loop, {pool.role: pool.request_channel for pool in pools})
-        pulse.each_minute += [self.requests.remember, self.disk.remember]
-        self.registry.collect(pulse.families)
+        monitor = self._monitor = EventLoopMonitor(
+            self._runtime.loop, {pool.role: pool.request_channel for pool in pools}
+        )
+        monitor.each_minute += [self.requests.start_minute, self.disk.start_minute]
+        self.registry.collect(monitor.families)
         watch_network(self.registry, pools, listeners)
         self.request_log.refresh()
         addresses = self._settings[METRICS_LISTENER]
@@ -97,12 +99,12 @@ class Monitoring:
             self.ports.append(await server.start(address.host, address.port))
             self._servers.append(server)
             logger.info("serving metrics at http://%s/metrics", address._replace(port=self.ports[-1]))
-        pulse.start()
+        monitor.start()
 
     async def stop(self) -> None:
         """Close the HTTP ports."""
-        if self._pulse is not None:
-            self._pulse.stop()
+        if self._monitor is not None:
+            self._monitor.stop()
         for server in self._servers:
             await server.stop()
 
@@ -114,7 +116,7 @@ class Monitoring:
         topics = self._topics = TopicTrafficMeters(broker.partitions)
         self._expirations = broker.expirations
         self.registry.collect(topics.families)
-        self.requests.looks |= {
+        self.requests.response_observers |= {
             ApiKey.PRODUCE: topics.count_produce_response,
             ApiKey.FETCH: topics.count_fetch_response,
         }
@@ -122,8 +124,8 @@ class Monitoring:
             self.registry,
             {"group": broker.groups, "transaction": broker.transactions.shards, "share": broker.sharing.shards},
         )
-        if self._pulse is not None:
-            self._pulse.each_minute += [topics.measure_growth, remember]
+        if self._monitor is not None:
+            self._monitor.each_minute += [topics.measure_growth, remember]
 
     def watch_replication(self, replication: Replication) -> None:
         watch_replication(self.registry, replication.fetchers, replication.isr_changes)
@@ -139,8 +141,8 @@ class Monitoring:
             self._states = TopicStates(controller.states, lambda: controller.is_active)
             times = controller.machine.times
             times.remember(perf_counter_ns())
-            if self._pulse is not None:
-                self._pulse.each_minute.append(lambda: times.remember(perf_counter_ns()))
+            if self._monitor is not None:
+                self._monitor.each_minute.append(lambda: times.remember(perf_counter_ns()))
         elif self._settings[METRICS_LISTENER]:
             states, loop = StateTracker(), self._runtime.loop
             states.follow(Changes.between(EMPTY, metadata.image))

@@ -186,7 +186,7 @@ class _MachineDisk:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._disk, name)
 
-    def remember(self) -> None:
+    def start_minute(self) -> None:
         """Nobody asks."""
 
     def families(self) -> Iterator[Any]:

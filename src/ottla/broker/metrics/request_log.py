@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ottla.broker.metrics.error_search import ResponseObserver
 from ottla.broker.metrics.message_json import message_to_json
-from ottla.broker.metrics.request_metrics import Finished, Meter, RequestMeters, Watchable
+from ottla.broker.metrics.request_metrics import Finished, Meter, MeteredRoute, RequestMeters
 
 logger: Final = logging.getLogger("kafka.request.logger")
 
@@ -102,10 +102,10 @@ class RequestLog:
         self.refresh()
 
 
-def _log_requests(route: Watchable) -> None:
+def _log_requests(route: MeteredRoute) -> None:
     """Make log entries the notes of a route's requests."""
     route.pick_meter = _pick(route.meter, route.pick_meter)
-    route.observe_response = _look(route.observe_response, route.version)
+    route.observe_response = _observe(route.observe_response, route.version)
 
 
 def _pick(meter: Meter, pick: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], LogEntry]:
@@ -114,14 +114,14 @@ def _pick(meter: Meter, pick: Callable[[Any, Any], Any] | None) -> Callable[[Any
     return lambda call, request: LogEntry(pick(call, request), call, request)
 
 
-def _look(look: ResponseObserver | None, version: int) -> ResponseObserver:
-    def look_and_keep(note: Any, response: Any) -> None:
-        if look is not None:
-            look(note, response)
+def _observe(observe: ResponseObserver | None, version: int) -> ResponseObserver:
+    def observe_and_keep(note: Any, response: Any) -> None:
+        if observe is not None:
+            observe(note, response)
         if isinstance(note, LogEntry):  # not of a request from before the log was switched on
             note.response = message_to_json(response, version)
 
-    return look_and_keep
+    return observe_and_keep
 
 
 def _ms(ns: int) -> float:

@@ -75,7 +75,7 @@ class Finished(Protocol):
     note: object
 
 
-class Watchable(Protocol):
+class MeteredRoute(Protocol):
     """The part of a dispatch route that the meters use."""
 
     api: Api
@@ -214,26 +214,26 @@ class RequestMeters:
 
     def __init__(self) -> None:
         self._meters: dict[tuple[str, int], Meter] = {}
-        self.looks: dict[ApiKey, ResponseObserver] = {}
+        self.response_observers: dict[ApiKey, ResponseObserver] = {}
         """Observers of the responses of APIs that need more than the error search."""
         self._recent: list[dict[str, dict[str, Counts]]] = []
-        self._routes: list[Watchable] = []
-        self._wrap: Callable[[Watchable], None] | None = None
+        self._routes: list[MeteredRoute] = []
+        self._wrap: Callable[[MeteredRoute], None] | None = None
 
-    def watch(self, route: Watchable) -> None:
+    def watch(self, route: MeteredRoute) -> None:
         """Count the requests of a route. Routes last as long as the node."""
         self._routes.append(route)
         self._attach_meters(route)
 
-    def wrap_meters(self, wrap: Callable[[Watchable], None] | None) -> None:
+    def wrap_meters(self, wrap: Callable[[MeteredRoute], None] | None) -> None:
         """Wrap the meters of all routes by a function from now on; None removes the wrapping."""
         self._wrap = wrap
         for route in self._routes:
             self._attach_meters(route)
 
-    def _attach_meters(self, route: Watchable) -> None:
+    def _attach_meters(self, route: MeteredRoute) -> None:
         api, version = route.api, route.version
-        route.observe_response = self.looks.get(api.key) or compile_error_search(api.response)
+        route.observe_response = self.response_observers.get(api.key) or compile_error_search(api.response)
         if api.key is ApiKey.FETCH:
             consumer, follower = self.meter(api, FETCH_CONSUMER, version), self.meter(api, FETCH_FOLLOWER, version)
             route.meter = consumer
@@ -256,7 +256,7 @@ class RequestMeters:
             meter = self._meters[kind, version] = Meter(api, kind, version)
         return meter
 
-    def remember(self) -> None:
+    def start_minute(self) -> None:
         """Start a new minute. Quantiles cover the requests since the last call but one."""
         self._recent = [*self._recent[-1:], {kind: merged for kind, merged, _ in self._kinds()}]
 

@@ -24,7 +24,7 @@ class TimedDisk(SystemDisk):
         with self._lock:
             record(self._times, took)
 
-    def remember(self) -> None:
+    def start_minute(self) -> None:
         """Start a new minute. Quantiles cover the syncs since the last call but one."""
         self._recent = [*self._recent[-1:], self._times[:]]
 

@@ -28,10 +28,10 @@ def test_what_a_request_costs(record_property: Callable[[str, object], None]) ->
     finished = Finished(meter)
     answer = TopicProduceResponse(name="t", partition_responses=[PartitionProduceResponse()])
     response = ProduceResponse(responses=[answer])
-    look = compile_error_search(ProduceResponse)
-    assert look is not None
+    search = compile_error_search(ProduceResponse)
+    assert search is not None
     empty = min(repeat(lambda: None, number=NUMBER, repeat=5))
-    for name, work in {"times and sizes": lambda: on_sent(finished), "errors": lambda: look(meter, response)}.items():
+    for name, work in {"times and sizes": lambda: on_sent(finished), "errors": lambda: search(meter, response)}.items():
         ns = (min(repeat(work, number=NUMBER, repeat=5)) - empty) / NUMBER * 1e9
         record_property(name, ns)
         print(f"{name}: {ns:.0f} ns a request")

@@ -49,28 +49,28 @@ def naive(value: Any) -> set[int]:
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.latest >= api.oldest], ids=lambda api: api.name)
 def test_all_errors_of_a_response_are_found(api: Api) -> None:
-    look = compile_error_search(api.response)
-    assert look is not None, "every response can tell of an error"
+    search = compile_error_search(api.response)
+    assert search is not None, "every response has a field for an error"
     values = FewErrors(Random(api.key), unknown_tags=False)
     for _ in range(30):
         response = values.message(api.response, api.latest)
         note = Note()
-        look(note, response)
+        search(note, response)
         assert note.codes == naive(response)
 
 
 def test_a_response_without_errors_has_no_codes() -> None:
     note = Note()
-    look = compile_error_search(ApiVersionsResponse)
-    assert look is not None
-    look(note, ApiVersionsResponse())
+    search = compile_error_search(ApiVersionsResponse)
+    assert search is not None
+    search(note, ApiVersionsResponse())
     assert not note.codes
 
 
 def test_each_code_is_returned_once() -> None:
     parts = [PartitionProduceResponse(error_code=code) for code in (3, 0, 3, 6)]
     note = Note()
-    look = compile_error_search(ProduceResponse)
-    assert look is not None
-    look(note, ProduceResponse(responses=[TopicProduceResponse(partition_responses=parts)]))
+    search = compile_error_search(ProduceResponse)
+    assert search is not None
+    search(note, ProduceResponse(responses=[TopicProduceResponse(partition_responses=parts)]))
     assert note.codes == {3, 6}

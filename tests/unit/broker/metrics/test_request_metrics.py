@@ -206,12 +206,12 @@ def test_quantiles_cover_the_last_minutes() -> None:
             await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
             key = f'{PREFIX}_totaltimems{{request="Metadata",quantile="0.5"}}'
             assert service.metrics()[key] > 0
-            service.meters.remember()
+            service.meters.start_minute()
             assert service.metrics()[key] != service.metrics()[key], "the window begins at the last but one minute"
             await service.ask(MetadataRequest(), ApiKey.METADATA, 12)
-            service.meters.remember()
+            service.meters.start_minute()
             assert service.metrics()[key] > 0
-            service.meters.remember()
+            service.meters.start_minute()
             assert service.metrics()[key] != service.metrics()[key]
             assert service.metrics()[f'{PREFIX}_totaltimems_count{{request="Metadata"}}'] == 2
 
