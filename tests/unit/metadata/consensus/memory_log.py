@@ -1,4 +1,4 @@
-"""A metadata log in memory, on a disk that forgets at a crash what was not synced."""
+"""A metadata log in memory that loses unsynced writes in a crash."""
 
 import pickle
 from collections.abc import Callable
@@ -114,7 +114,7 @@ class MemoryLog:
         del self.unsynced[:changes]
 
     def crash(self, random: Random) -> None:
-        """Some of what was not synced may have reached the disk all the same."""
+        """Lose unsynced writes, except a random number of the first ones."""
         self.sync(random.randrange(len(self.unsynced) + 1))
         self.unsynced.clear()
         self.entries = list(self.durable)
@@ -135,7 +135,7 @@ class MemoryLog:
             self.snapshots = {at: data}
 
     def control(self) -> list[tuple[int, object]]:
-        """The control records that a restarted node reads: of the latest snapshot, then of the log."""
+        """Return the control records that a restarted node reads: of the latest snapshot, then of the log."""
         latest = self.latest_snapshot
         found: list[tuple[int, object]] = []
         if latest is not None:

@@ -1,4 +1,4 @@
-"""One member of a quorum whose world is a script: what it does is read off its effects, step by step."""
+"""One quorum member with scripted inputs: tests check its effects step by step."""
 
 from typing import Any, TypeVar
 
@@ -32,7 +32,7 @@ TOPIC_ID = bytes(15) + b"\x01"
 
 
 class Fixed:
-    """Chance that never surprises: election timeouts are exactly the configured one."""
+    """Randomness that is always 0, so that election timeouts are exactly the configured ones."""
 
     def randrange(self, stop: int, /) -> int:
         return 0
@@ -100,7 +100,7 @@ class Member:
     # -- driving --
 
     def done(self, effects: Effects) -> Effects:
-        """Carry out the writes, and gather what follows from them into the same effects."""
+        """Carry out the writes, and merge the effects that follow from them."""
         self.effects = effects
         for write in effects.writes:
             match write:
@@ -160,10 +160,10 @@ class Member:
     def high_watermarks(self) -> list[int]:
         return [change.offset for change in self.effects.changes if isinstance(change, HighWatermark)]
 
-    # -- the usual stories --
+    # -- common sequences --
 
     def elect(self) -> Effects:
-        """Time out, win the pre-vote and the vote with node 2's help."""
+        """Time out, and win the pre-vote and the vote with node 2's votes."""
         self.wait(1_000)
         for _ in range(2):
             sent = next(send for send, _ in self.sent(vote.VoteRequest) if send.to.id == 2)
@@ -177,14 +177,14 @@ class Member:
         return self.effects
 
     def follow_as_observer(self, leader: int, epoch: int) -> Effects:
-        """Nobody announces itself to an observer: it asks, and is told."""
+        """Let an observer find the leader by its own fetch: leaders send it no BeginQuorumEpoch."""
         sent = next(send for send, _ in self.sent(fetch.FetchRequest))
         self.answer(sent, fetched(leader, epoch, error=6))
         assert (self.consensus.role, self.consensus.leader_id) == ("follower", leader)
         return self.effects
 
 
-# -- what the others say --
+# -- messages of other nodes --
 
 
 def vote_request(

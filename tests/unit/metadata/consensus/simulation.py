@@ -1,8 +1,8 @@
-"""A whole quorum in one thread: one clock, one network, one random source, disks that forget at a crash.
+"""A whole quorum in one thread: one clock, one network, one random source, disks that lose unsynced writes in a crash.
 
-Every message crosses the wire as bytes. After every step the promises of consensus are checked: one leader an epoch,
-one vote an epoch, epochs that never fall, a high watermark that never falls, and one history that all nodes agree on up
-to theirs. A seed replays everything.
+Every message is encoded and decoded. Each step checks the invariants of consensus: one leader and one vote an epoch,
+epochs and high watermarks that never fall, and one history on which all nodes agree up to their high watermarks. A seed
+replays a run.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def endpoint(node_id: int) -> Endpoint:
 
 
 class Network:
-    """Delays, loses, duplicates, reorders; nothing crosses between groups of a partition, or goes a way that is cut."""
+    """A network that delays, loses, duplicates and reorders messages, and honors partitions and cut links."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -79,7 +79,7 @@ class Network:
         self.max_delay_ms = 8
         self.group: dict[int, int] = {}
         self.cut: set[tuple[int, int]] = set()
-        """(from, to): nothing gets this way, whatever becomes of the other."""
+        """Cut links, as (from, to); the opposite direction may still work."""
 
     def isolate(self, *nodes: int) -> None:
         self.group = dict.fromkeys(nodes, 1)
@@ -90,7 +90,7 @@ class Network:
         self.loss = self.duplication = 0.0
 
     def delays(self, source: int, target: int) -> list[int]:
-        """When each copy of a message arrives."""
+        """Return when each copy of a message arrives."""
         if self.group.get(source, 0) != self.group.get(target, 0) or self.random.random() < self.loss:
             return []
         if (source, target) in self.cut:
@@ -100,7 +100,7 @@ class Network:
 
 
 class SimulatedNode:
-    """A node: what is on its disk, and, while it is up, its member of the quorum."""
+    """A node: its disk and, while it is up, its quorum member."""
 
     def __init__(self, sim: Simulation, key: ReplicaKey, *, old: bool = False, auto_join: bool = False) -> None:
         self.sim, self.key, self.old, self.auto_join = sim, key, old, auto_join
@@ -110,7 +110,7 @@ class SimulatedNode:
         self.incarnation = 0
         self.wake_at: int | None = None
         self.callers: deque[tuple[int, Callable[..., None]]] = deque(maxlen=50)
-        """Those who sent the last requests; the answered ones among them do not mind to hear that it is gone."""
+        """The nodes that sent the last requests. A lost connection does not harm those that were answered."""
         self.applied, self.digest, self.stopped = 0, 0, False
 
     @property
@@ -152,7 +152,7 @@ class SimulatedNode:
         self.log.crash(self.sim.random)
 
     def hang_up(self) -> None:
-        """Its connections break, which the others hear of if that gets through."""
+        """Break the connections of the node. The others notice if the network lets the news through."""
         for caller_id, fail in self.callers:
             for delay in self.sim.network.delays(self.id, caller_id)[:1]:
                 self.sim.later(delay, partial(fail, lost=True))
@@ -231,7 +231,7 @@ class SimulatedNode:
     def apply(self, high_watermark: int) -> None:
         assert high_watermark <= self.log.end_offset
         if high_watermark <= self.applied:
-            return  # known before, from a snapshot
+            return  # already known, from a snapshot
         for entry in self.log.entries:
             if self.applied <= entry.base < high_watermark:
                 assert entry.end <= high_watermark, "half a batch is committed"
@@ -241,7 +241,7 @@ class SimulatedNode:
         assert self.applied == high_watermark
 
     def take_snapshot(self, *, trim: bool) -> None:
-        """Of all that is applied; followers that are behind it must fetch it."""
+        """Write a snapshot of all applied records. Followers that are behind it must fetch it."""
         consensus = self.consensus
         latest = self.log.latest_snapshot
         if consensus is None or self.applied == 0 or (latest is not None and latest.offset >= self.applied):
@@ -259,7 +259,7 @@ class SimulatedNode:
 
 
 class Simulation:
-    """A quorum of so many voters, numbered from 1, and observers after them."""
+    """A quorum of voters, numbered from 1, and observers after them."""
 
     def __init__(
         self, *, seed: int, voters: int, observers: int = 0, static: bool = False, old: tuple[int, ...] = ()
@@ -289,7 +289,7 @@ class Simulation:
             node.start()
 
     def format(self, node: SimulatedNode, voters: VoterSet) -> None:
-        """What `kafka-storage format --initial-controllers` leaves: the checkpoint 0-0."""
+        """Write the checkpoint 0-0, as `kafka-storage format --initial-controllers` does."""
         control: list[tuple[type, bytes]] = [
             (KRaftVersionRecord, encode(KRaftVersionRecord(kraft_version=1), 0)),
             (VotersRecord, encode(voters.to_record(), 0)),
@@ -316,7 +316,7 @@ class Simulation:
         self.later(max(deadline - self.now, 0), tick)
 
     def run(self, ms: int, *, until: Callable[[], bool] | None = None) -> bool:
-        """Let time pass; stops as soon as the condition holds, and says whether it did."""
+        """Run until the condition holds or the time is over, and return whether it holds."""
         end = self.now + ms
         while self._events and self._events[0][0] <= end:
             if until is not None and until():
@@ -391,23 +391,23 @@ class Simulation:
     # -- promises --
 
     def agree(self, node: SimulatedNode) -> None:
-        """Whatever a node holds for committed is the same on every node that ever held it for committed."""
+        """Assert that all nodes agree on every record that any of them considered committed."""
         assert self.agreed.setdefault(node.applied, node.digest) == node.digest, "committed records differ"
 
     @property
     def committed(self) -> int:
-        """The end of what anybody knows to be committed."""
+        """Return the highest offset that any node knows to be committed."""
         return max(self.agreed, default=0)
 
     # -- what tests do --
 
     def leader(self) -> SimulatedNode | None:
-        """The leader of the latest epoch, if it is up."""
+        """Return the leader of the latest epoch, if it is up."""
         leading = [node for node in self.nodes.values() if node.is_leader]
         return max(leading, key=lambda node: node.consensus.epoch, default=None)  # type: ignore[union-attr]
 
     def run_until_leader(self, *, other_than: SimulatedNode | None = None, ms: int = 30_000) -> SimulatedNode:
-        """Until somebody leads and has committed something in its epoch."""
+        """Run until a leader has committed a record of its epoch."""
 
         def led() -> bool:
             node = self.leader()
@@ -419,7 +419,7 @@ class Simulation:
         return node
 
     def propose(self, node: SimulatedNode, value: bytes = b"value") -> int:
-        """Returns the offset of the record."""
+        """Append a record and return its offset."""
         offset = -1
 
         def call(consensus: Consensus) -> Effects:
@@ -432,7 +432,7 @@ class Simulation:
         return offset
 
     def ask(self, node: SimulatedNode, message: Any, version: int | None = None) -> int:
-        """Give a request to a node, as a client would; the answer appears in `answers`."""
+        """Send a client request to a node. The response appears in `answers`."""
         self._sequence += 1
         ticket = self._sequence
         chosen = VERSIONS[type(message)][0] if version is None else version

@@ -96,7 +96,7 @@ def test_a_new_leader_announces_itself_to_every_other_voter_until_they_fetch() -
 
 
 def test_a_late_pre_vote_is_not_taken_for_a_vote() -> None:
-    """VoteResponse does not say what it answers."""
+    """A VoteResponse does not say whether it belongs to a pre-vote."""
     member = Member()
     member.wait(1_000)
     (to_two, _), (to_three, _) = member.sent(VoteRequest)
@@ -293,7 +293,7 @@ def test_a_candidate_with_split_votes_retries_soon() -> None:
 
 
 def test_a_candidate_that_all_reachable_voters_reject_retries_soon() -> None:
-    """The two who are left of three have voted for themselves, and the third one's process is dead."""
+    """Two of three voters have voted for themselves, and the third is dead."""
     member = Member()
     member.wait(1_000)
     member.answer(member.sent(VoteRequest)[0][0], voted(0, granted=True))

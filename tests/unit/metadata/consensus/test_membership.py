@@ -1,4 +1,4 @@
-"""Changes of the voters (KIP-853), one rule at a time."""
+"""Voter changes (KIP-853), one rule at a time."""
 
 import pytest
 
@@ -41,7 +41,7 @@ from tests.unit.metadata.consensus.scripted import (
 
 
 def established(**given: object) -> Member:
-    """A leader of 1, 2, 3 whose first records are committed; observer 4 is caught up."""
+    """Return the leader of voters 1, 2, 3, with committed records and the caught-up observer 4."""
     member = Member(**given)  # type: ignore[arg-type]
     member.elect()
     end = member.log.end_offset
@@ -221,7 +221,7 @@ def test_a_leader_that_removes_itself_leads_until_the_commit() -> None:
 
 
 def test_a_node_with_an_uncommitted_removal_can_still_become_candidate() -> None:
-    """Else the only node that has the record of its own removal would block the quorum."""
+    """Otherwise the only node with the record of its removal would block the quorum."""
     member = established()
     member.ask(remove(1), 0, "self")
     member.wait(3_000)
@@ -263,7 +263,7 @@ def test_a_voter_corrects_its_endpoints_in_the_log() -> None:
 
 
 def _answer(member: Member) -> tuple[Send, FetchResponse]:
-    """The fetch that is under way, answered with nothing."""
+    """Answer the fetch in flight with an empty response."""
     (request_id,) = member.consensus._raft.in_flight._nodes
     return Send(request_id, Node(2, "", 0), None, 0), fetched(2, 1)
 

@@ -64,7 +64,7 @@ def test_a_follower_fetches_from_its_end_with_its_last_epoch() -> None:
 
 
 def test_a_voter_fetches_only_when_its_log_is_durable() -> None:
-    """The offset of a fetch tells the leader what counts for the majority."""
+    """A fetch offset acknowledges all records before it."""
     member = Member()
     member.auto_flush = False
     member.follow(2, 1)
@@ -85,7 +85,7 @@ def test_a_flush_from_before_a_truncation_does_not_count() -> None:
     member.auto_flush = False
     member.follow(2, 1)
     member.answer(member.sent(FetchRequest)[0][0], fetched(2, 1, records=batch(0, 1, 3)))
-    member.follow(3, 2)  # it has an uncommitted tail of epoch 1, still on its way to the disk
+    member.follow(3, 2)  # it has an uncommitted tail of epoch 1, whose flush is in progress
     assert not member.sent(FetchRequest)
     member.effects = member.flush()
     member.answer(member.sent(FetchRequest)[0][0], fetched(3, 2, diverging=OffsetAndEpoch(0, 0)))
@@ -97,7 +97,7 @@ def test_a_flush_from_before_a_truncation_does_not_count() -> None:
 
 
 def test_a_truncation_during_a_flush_starts_another_flush() -> None:
-    """Who looks for a leader fetches with a log that is not durable yet; else it would never fetch again."""
+    """An unattached node fetches although its log is not durable; otherwise it would never find a leader."""
     member = Member()
     member.auto_flush = False
     member.follow(2, 1)

@@ -1,4 +1,4 @@
-"""Whole quorums on simulated time: whatever goes wrong, nothing that was committed is lost, and work goes on after."""
+"""Whole quorums on simulated time: no fault loses a committed record, and the quorum recovers from each."""
 
 from random import Random
 
@@ -8,7 +8,7 @@ from tests.unit.metadata.consensus.simulation import SimulatedNode, Simulation
 
 
 def work(sim: Simulation, ms: int, every_ms: int = 100) -> None:
-    """Let the leader of each moment write something now and then."""
+    """Let the current leader append a record at random times."""
     for _ in range(ms // every_ms):
         leader = sim.leader()
         if leader is not None and not leader.stopped:
@@ -17,7 +17,7 @@ def work(sim: Simulation, ms: int, every_ms: int = 100) -> None:
 
 
 def disturb(sim: Simulation, chaos: Random) -> None:
-    """One mishap, perhaps in the midst of a write."""
+    """Inject one fault, perhaps during a write."""
     leader = sim.leader()
     if leader is not None and not leader.stopped and chaos.random() < 0.7:
         for _ in range(chaos.randrange(4)):
@@ -56,16 +56,16 @@ def disturb(sim: Simulation, chaos: Random) -> None:
             if leader is not None:
                 sim.network.isolate(leader.id)
         case 13:
-            sim.network.cut |= {(node.id, other) for other in sim.nodes}  # it is not heard
+            sim.network.cut |= {(node.id, other) for other in sim.nodes}  # it cannot send
         case 14:
-            sim.network.cut |= {(other, node.id) for other in sim.nodes}  # it does not hear
+            sim.network.cut |= {(other, node.id) for other in sim.nodes}  # it cannot receive
         case 15:
             ways = [(one, other) for one in sim.nodes for other in sim.nodes if one != other]
             sim.network.cut |= {*chaos.sample(ways, len(ways) // 4)}
 
 
 def power_failure(sim: Simulation) -> None:
-    """Every node loses at once what it did not sync."""
+    """Crash all nodes at once; each loses its unsynced writes."""
     for node in sim.nodes.values():
         if node.consensus is not None:
             node.crash()
@@ -74,7 +74,7 @@ def power_failure(sim: Simulation) -> None:
 
 
 def recover(sim: Simulation) -> None:
-    """After healing, a leader commits within a bounded time, and every node learns of it."""
+    """Assert that after healing a leader commits within bounded time, and all nodes apply it."""
     sim.network.heal()
     for node in sim.nodes.values():
         if node.consensus is None:
@@ -140,7 +140,7 @@ def test_an_isolated_leader_commits_nothing_and_resigns(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_an_isolated_follower_returns_without_an_election(seed: int) -> None:
-    """Pre-votes (KIP-996): its epoch did not rise while it was away, so the leader stays."""
+    """With pre-votes (KIP-996) an isolated node does not raise its epoch, so the leader stays."""
     sim = Simulation(seed=seed, voters=3)
     leader = sim.run_until_leader()
     sim.run(2_000)
@@ -170,7 +170,7 @@ def test_a_member_without_pre_votes_can_share_the_quorum(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_dead_leader_is_replaced_before_any_timeout(seed: int) -> None:
-    """Its connections break, and the others need not wait for what it no longer says."""
+    """Its connections break, so the others need not wait for a timeout."""
     sim = Simulation(seed=seed, voters=3 if seed % 2 else 5)
     leader = sim.run_until_leader()
     work(sim, 1_000)
@@ -229,7 +229,7 @@ def test_a_new_node_joins_by_snapshot(seed: int) -> None:
     late.start()
     assert sim.run(5_000, until=lambda: late.applied == sim.committed)
     assert late.log.start_offset > 0
-    sim.run(1_000)  # the leader knows of it by its next fetch
+    sim.run(1_000)  # the leader learns of it with its next fetch
     ticket = sim.add_voter(leader, late)
     assert sim.run(3_000, until=lambda: ticket in sim.answers)
     assert sim.answers[ticket].error_code == 0

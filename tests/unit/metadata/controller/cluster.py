@@ -1,4 +1,4 @@
-"""A cluster as its controller sees it: decisions are made, written as bytes, read again and applied."""
+"""A cluster as its controller sees it: decisions are encoded, decoded and applied."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ BROKER_FEATURES = [
 
 
 def uuid(number: int) -> bytes:
-    """Beyond the ids that are reserved."""
+    """Return a directory id that is not reserved."""
     return (1_000_000 + number).to_bytes(16, "big")
 
 
@@ -56,7 +56,7 @@ def directory(broker: int, number: int = 0) -> bytes:
 
 @dataclass(slots=True)
 class Asked:
-    """Something that the controller was asked, with what came of it."""
+    """A request to the controller, with its result."""
 
     what: str
     request: Any
@@ -69,7 +69,7 @@ class Asked:
 
 
 class Cluster:
-    """The image of the cluster, and what surrounds its controller."""
+    """The image of a cluster, and the environment of its controller."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Cluster:
         return {broker.id: broker.epoch for broker in self.image.brokers.values()}
 
     def apply(self, decision: Decision[T]) -> T:
-        """Write the records and read them back: what their version cannot say would be lost here."""
+        """Encode, decode and apply the records, so that anything that their version cannot express is lost."""
         level = self.image.features.metadata_version or LATEST
         assert level in METADATA_VERSIONS
         delta = Delta(self.image)
@@ -123,7 +123,7 @@ class Cluster:
         return decision.reply
 
     def ask(self, decide: Callable[..., Decision[Any]], request: object, *before: object, **context: object) -> Any:
-        """Let a request be decided upon, and apply the decision; keeps what was asked."""
+        """Decide on a request, apply the decision, and keep both."""
         asked = Asked(decide.__name__, request, self.now_ms, self.next_offset)
         if isinstance(request, BrokerHeartbeatRequest):
             asked.registered_at = self.heartbeats.registration_offset(request.broker_id, request.broker_epoch)
@@ -188,18 +188,18 @@ class Cluster:
         return reply
 
     def fence_one(self) -> bool:
-        """Fence the broker whose session ended first; whether there was one."""
+        """Fence the broker whose session expired first, and return whether there was one."""
         fenced = self.ask(broker_heartbeat.fence_stale_broker, None, self.heartbeats, now_ms=self.now_ms)
         assert isinstance(fenced, bool)
         return fenced
 
     def start(self, broker: int, **changes: object) -> None:
-        """Register a broker and bring it into service."""
+        """Register a broker and unfence it."""
         self.register(broker, **changes)
         assert not self.beat(broker).is_fenced
 
     def stop(self, broker: int) -> None:
-        """A broker goes without a word and is found missing."""
+        """Let the session of a broker expire, and fence it."""
         for other in self.image.alive_brokers:
             if other.id != broker:
                 self.heartbeats.record_heartbeat(

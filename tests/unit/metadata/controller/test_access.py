@@ -1,4 +1,4 @@
-"""Quotas, access rules, credentials, delegation tokens and producer ids."""
+"""Quotas, ACLs, SCRAM credentials, delegation tokens and producer ids."""
 
 import base64
 import hashlib

@@ -1,7 +1,7 @@
 """Partition changes and placement against Kafka's own: random partitions, random targets, the same records.
 
-Ottla differs on purpose in two things, which are left out here: eligible leader replicas that a reassignment removed
-are dropped, and a partition that had no leader gets none as its last known.
+Ottla differs on purpose in two cases, which are left out here: it drops removed replicas from the ELR, and a partition
+without a leader gets no last known leader.
 """
 
 import json
@@ -87,7 +87,7 @@ def random_change(random: Random) -> dict[str, Any]:
     elr = random.random() < 0.6
     partition = random_partition(random, elr=elr)
     target = random_target(random, partition)
-    # Whoever only comes can lead in no way; Kafka never asks this.
+    # A replica that is only adding cannot lead, and Kafka never requests this.
     arrives = not {*(target["replicas"] or ())} <= {*partition["replicas"]}
     return {
         "level": 30 if elr else random.choice([7, 11, 12, 16, 17, 25, 30]),
@@ -110,7 +110,7 @@ def random_placement(random: Random) -> dict[str, Any]:
         for each in random.sample(range(12), random.randrange(2, 10))
     ]
     brokers[0]["fenced"] = False
-    # Beyond that Kafka shuffles, and may then pass over a rack by mistake; Ottla does not.
+    # With more partitions Kafka shuffles, and may then skip a rack by mistake; Ottla does not.
     unfenced = sum(not each["fenced"] for each in brokers)
     return {
         "brokers": brokers,
@@ -138,7 +138,7 @@ def registered(level: int, *, elr: bool) -> Cluster:
 
 
 def change(cluster: Cluster, question: dict[str, Any]) -> dict[str, Any] | None:
-    """Ottla's answer, in the form of Kafka's."""
+    """Return Ottla's result in the format of Kafka's."""
     old = question["partition"]
     name = f"topic-{len(cluster.image.topics)}"
     topic_id = cluster.new_id()
@@ -201,7 +201,7 @@ def differs_on_purpose(question: dict[str, Any], answer: dict[str, Any] | None) 
 
 
 class Rigged:
-    """Chance that always falls the same way, whatever it is asked first."""
+    """Randomness that always returns the first, the last or the middle value."""
 
     def __init__(self, way: str) -> None:
         self.way = way

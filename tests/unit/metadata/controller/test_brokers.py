@@ -1,4 +1,4 @@
-"""Brokers register, come into service, go missing, shut down and are taken out."""
+"""Registration, unfencing, fencing, controlled shutdown and unregistration of brokers."""
 
 import pytest
 
@@ -177,7 +177,7 @@ def test_a_broken_connection_shortens_the_session_until_the_next_heartbeat() -> 
     cluster.beat(1)
     cluster.now_ms += 400
     assert cluster.heartbeats.expired_brokers(cluster.now_ms) == []
-    cluster.heartbeats.shorten_session(1, epoch - 1, cluster.now_ms, grace_ms=0)  # of a former life
+    cluster.heartbeats.shorten_session(1, epoch - 1, cluster.now_ms, grace_ms=0)  # of an earlier incarnation
     cluster.heartbeats.shorten_session(2, cluster.image.brokers[2].epoch, cluster.now_ms, grace_ms=500)
     assert cluster.heartbeats.expired_brokers(cluster.now_ms + 500) == []
     assert cluster.heartbeats.expired_brokers(cluster.now_ms + 501) == [2]
@@ -214,7 +214,7 @@ def test_a_controlled_shutdown_waits_while_no_other_broker_can_lead() -> None:
     cluster = Cluster(1, 2)
     cluster.create("t", [1])
     reply = cluster.beat(1, want_shut_down=True)
-    # Its partition goes without a leader rather than keep a leader that goes.
+    # The partition has no leader rather than one that shuts down.
     assert not reply.should_shut_down
     assert cluster.partition().leader == NO_LEADER
     cluster.beat(2)

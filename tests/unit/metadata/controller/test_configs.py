@@ -1,4 +1,4 @@
-"""Settings are altered, features raised and lowered, and a new controller begins."""
+"""Configs, features and the activation of a controller."""
 
 from collections.abc import Mapping
 

@@ -46,7 +46,7 @@ from tests.unit.metadata.controller.cluster import Cluster, directory, uuid
 
 
 def set_isr(cluster: Cluster, *isr: int, **changes: object) -> alter.ResponsePartitionData:
-    """What the leader of t-0 asks for."""
+    """Return the AlterPartition of the leader of t-0."""
     partition, epochs = cluster.partition(), cluster.epochs
     data = alter.PartitionData(
         partition_index=0,
@@ -378,7 +378,7 @@ def test_the_last_known_leader_leads_again_when_none_is_eligible() -> None:
     cluster.stop(2)
     partition = cluster.partition()
     assert (partition.isr, partition.elr, partition.last_known_elr) == ((), (1, 2), (2,))
-    cluster.start(1)  # each comes back from an unclean end
+    cluster.start(1)  # both restart after an unclean shutdown
     assert cluster.partition().leader == NO_LEADER
     cluster.start(2)
     partition = cluster.partition()

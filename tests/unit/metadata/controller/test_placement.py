@@ -1,4 +1,4 @@
-"""Replicas of a new topic are striped over the brokers: leaders in turn, followers behind them, from any start."""
+"""Striped placement of replicas: leaders in turn, followers on the next brokers, from a random start."""
 
 from collections import Counter
 from random import Random
@@ -12,7 +12,7 @@ BROKERS = 5
 
 
 def placed(partitions: int, factor: int, *, seed: int = 0) -> list[tuple[int, ...]]:
-    """The replicas of a topic on brokers 0 to 4, which have no racks."""
+    """Return the replicas of a topic on brokers 0 to 4, which have no racks."""
     cluster = Cluster()
     for broker in range(BROKERS):
         cluster.start(broker)

@@ -1,7 +1,7 @@
-"""A cluster lives through random events; whatever happens, what the controller writes must make sense.
+"""Random events on a cluster; after each one the controller's records must be consistent.
 
-Each walk is a seed. Brokers register, beat, vanish, shut down and are taken out; topics come and go; leaders change
-their ISR as leaders do; operators move partitions and elect leaders. After each decision all invariants are checked.
+A seed gives a walk. Brokers register, send heartbeats, expire, shut down and are unregistered; topics are created and
+deleted; leaders change ISRs; operators reassign partitions and elect leaders. Each decision checks all invariants.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ SEEDS = 200
 
 
 class Walk:
-    """A cluster, and the events that may happen to it."""
+    """A cluster, and its possible events."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -114,7 +114,7 @@ class Walk:
         self.cluster.beat(self.some_broker(), want_shut_down=True, want_fence=self.random.random() < 0.1)
 
     def vanish(self) -> None:
-        """Time passes; those that send no heartbeat meanwhile are fenced."""
+        """Advance time, and fence the brokers that send no heartbeat."""
         gone = self.some_broker()
         self.cluster.now_ms += SESSION_MS // 2
         for broker in sorted(self.cluster.image.brokers):
@@ -158,7 +158,7 @@ class Walk:
             self.cluster.ask(create_partitions, request, random=self.random)
 
     def alter_isr(self) -> None:
-        """A leader adds or drops followers, with what it knows of the epochs, which may be old."""
+        """Let a leader expand or shrink an ISR, with epochs that may be stale."""
         placed = self.some_partition()
         if placed is None or not placed.partition.has_leader:
             return
@@ -306,7 +306,7 @@ def every_led(image: Image) -> list[TopicPartition]:
 
 
 def finish(walk: Walk) -> None:
-    """All brokers come back and catch up: then every reassignment of a partition that has a leader ends."""
+    """Let all brokers catch up; then the reassignments of all partitions with a leader must complete."""
     cluster = walk.cluster
     cluster.now_ms += 10 * SESSION_MS
     for broker in BROKERS:

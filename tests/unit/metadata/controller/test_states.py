@@ -1,7 +1,7 @@
-"""The states of partitions and replicas: the table of transitions, and what the tracker makes of images and heartbeats.
+"""The states of partitions and replicas: the transition table, and the state tracker.
 
-The random walks hold the tracker against a plain model, which looks at every replica of every image, remembers its
-state, and knows what brokers have removed.
+Random walks compare the tracker with a simple model, which visits every replica of every image, keeps its state, and
+knows what brokers have removed.
 """
 
 from itertools import pairwise
@@ -138,7 +138,7 @@ class Tracked:
         self.tracker.is_active = True
         self.model = Model()
         self.follows_from = self.standby_follows_from = -1
-        """The offsets behind which the active controller, and the standby, have followed."""
+        """The offsets up to which the active controller and the standby have followed."""
         apply, beat = cluster.apply, cluster.beat
 
         def applied(decision: Any) -> Any:
@@ -166,7 +166,7 @@ class Tracked:
         self.model.follow(changes.new)
 
     def fail_over(self) -> None:
-        """The standby becomes the active controller, and another one starts from a snapshot."""
+        """Make the standby the active controller, and start another standby from a snapshot."""
         self.tracker.is_active = False
         self.tracker, self.standby = self.standby, StateTracker()
         self.follows_from, self.standby_follows_from = self.standby_follows_from, self.cluster.image.offset
@@ -174,7 +174,7 @@ class Tracked:
         self.tracker.is_active = True
         for key, state in self.live().items():
             if state is not self.model.live[key]:
-                # A snapshot does not say whether a replica that is being added was in the ISR before.
+                # A snapshot does not show whether an adding replica was in the ISR before.
                 assert self.follows_from >= 0
                 assert (state, self.model.live[key]) == (NEW, OFFLINE)
                 self.model.live[key] = NEW
@@ -218,7 +218,7 @@ class Tracked:
         self.cluster.ask(alter_partition_reassignments, AlterPartitionReassignmentsRequest(topics=[topic]))
 
     def check(self) -> None:
-        """The tracker says what the model says."""
+        """Assert that the tracker agrees with the model."""
         for tracker in (self.tracker, self.standby):
             assert tracker.image is self.cluster.image
         live = self.live()
@@ -237,12 +237,12 @@ class Tracked:
 
 
 class Model:
-    """The states as somebody keeps them who looks at everything in every image."""
+    """A model that computes all states from every image in full."""
 
     def __init__(self) -> None:
         self.live: dict[Key, ReplicaState] = {}
         self.started: dict[tuple[int, Key], bytes] = {}
-        """What brokers have yet to remove: since which offset, and in which directory."""
+        """Replicas that brokers have not removed: since which offset, and in which directory."""
         self._directories: dict[Key, bytes] = {}
 
     def follow(self, image: Image) -> None:
@@ -267,7 +267,7 @@ class Model:
         self.started = {each: held for each, held in self.started.items() if each[1][2] in image.brokers}
 
     def record_heartbeat(self, image: Image, broker_id: int, offset: int) -> None:
-        """A broker in service has applied all up to an offset, in the directories that it has."""
+        """Record that an unfenced broker has applied the metadata up to an offset, in its online directories."""
         log_dirs = image.brokers[broker_id].log_dirs
         self.started = {
             (since, key): held
@@ -374,7 +374,7 @@ def test_a_recreated_topic_does_not_hide_the_deletion_of_the_old_one(tracked: Tr
 
 
 def with_directories(*replicas: int) -> Tracked:
-    """A topic on broker 2 and others; broker 2 has it in the second of its two directories."""
+    """Create a topic whose replica on broker 2 is in the second of two directories."""
     tracked = Tracked(Cluster(1))
     cluster = tracked.cluster
     cluster.start(2, log_dirs=[directory(2, 0), directory(2, 1)])
@@ -502,8 +502,8 @@ def test_replica_counts_cost_nothing_while_the_image_stays() -> None:
         assert again < 15
         after = one_change(image)
         changes = Changes.between(image, after)
-        changes.partitions, changes.brokers  # noqa: B018 (finding what changed is not the tracker's)
-        after.placement  # noqa: B018 (the controller makes it after each decision)
+        changes.partitions, changes.brokers  # noqa: B018 (computing the changes is not the tracker's cost)
+        after.placement  # noqa: B018 (the controller builds it after each decision)
 
         def step(tracker: StateTracker = tracker, changes: Changes = changes) -> None:
             tracker.follow(changes)
@@ -532,7 +532,7 @@ def test_random_walks_keep_the_states_consistent(chunk: int) -> None:
 
 
 def finish(walk: Walk, tracked: Tracked) -> None:
-    """What is left is what brokers have to remove that are not in service, or have lost a directory."""
+    """Assert that only fenced brokers, or offline directories, have pending deletions."""
     cluster = walk.cluster
     for broker in [*cluster.image.alive_brokers]:
         cluster.beat(broker.id)

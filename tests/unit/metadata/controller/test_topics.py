@@ -1,4 +1,4 @@
-"""Topics are created, deleted and grow."""
+"""CreateTopics, DeleteTopics and CreatePartitions."""
 
 from collections import Counter
 from random import Random

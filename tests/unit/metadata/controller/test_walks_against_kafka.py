@@ -1,9 +1,11 @@
-"""Random walks against Kafka's own controller: it is asked the same, and must come to the same partitions and brokers.
+"""Random walks against Kafka's own controller: the same requests must give the same partitions and brokers.
 
-Ottla differs on purpose in few things, which these walks avoid or stop at: where replicas are placed (Kafka is told), a
-move that replaces another, replicas that were removed but stay eligible to lead in Kafka, what a heartbeat changes
-first if a directory failed and the broker comes into service at once, and what is eligible when min.insync.replicas
-changes (Kafka then forgets too much of it, and in its own index too little).
+Ottla differs on purpose in a few cases, which these walks avoid or stop at:
+- replica placement (Kafka gets Ottla's as a manual assignment)
+- a reassignment that replaces another
+- removed replicas, which stay in the ELR in Kafka
+- the order of changes by a heartbeat that both reports a failed directory and unfences its broker
+- the ELR after a change of min.insync.replicas, where Kafka clears too much, and too little of its own index
 """
 
 import json
@@ -27,11 +29,11 @@ JUDGE = Path(__file__).parent / "kafka" / "WalkJudge.java"
 WALKS = 24
 STEPS = 110
 FENCED, RELEASED, CAUGHT_UP = 1, 2, 4
-"""What the judge tells of a heartbeat, as a sum."""
+"""The flags of a heartbeat response, which the judge returns as a sum."""
 
 
 class FaithfulWalk(Walk):
-    """A walk without what Kafka does otherwise."""
+    """A random walk without the cases in which Kafka differs."""
 
     def reassign(self) -> None:
         state = self.random.getstate()
@@ -46,7 +48,7 @@ class FaithfulWalk(Walk):
             super().configure()
 
     def add_partitions(self) -> None:
-        """Only if all partitions have as many replicas: Kafka looks at any one of them."""
+        """Add partitions only if all have the same replication factor: Kafka takes that of any partition."""
         state = self.random.getstate()
         placed = self.some_partition()
         self.random.setstate(state)
@@ -54,7 +56,7 @@ class FaithfulWalk(Walk):
             super().add_partitions()
 
     def lose_directory(self) -> None:
-        """Only while nothing else changes by the same heartbeat."""
+        """Lose a directory only if the heartbeat changes nothing else."""
         self.beat()
         state = self.random.getstate()
         broker = self.cluster.image.brokers.get(self.some_broker())
@@ -64,7 +66,7 @@ class FaithfulWalk(Walk):
 
 
 def show(image: Image) -> dict[str, Any]:
-    """Partitions and brokers in the judge's form."""
+    """Return partitions and brokers in the format of the judge."""
     partitions = {
         f"{topic.id.hex()}-{number}": {
             "replicas": [*each.replicas],
@@ -95,7 +97,7 @@ def show(image: Image) -> dict[str, Any]:
 
 
 def as_placed(asked: Asked, before: Image) -> Any:
-    """The request with the replicas that Ottla chose, as Kafka would choose others."""
+    """Return the request with the replicas that Ottla placed; Kafka would place others."""
     after = asked.image
     [topic] = asked.request.topics
     if isinstance(asked.request, making.CreateTopicsRequest):
@@ -116,7 +118,7 @@ def as_placed(asked: Asked, before: Image) -> Any:
 
 
 def step_of(asked: Asked, before: Image) -> dict[str, Any] | None:
-    """What the judge is asked; None if that is nothing."""
+    """Return the step for the judge, or None if it has nothing to decide."""
     step: dict[str, Any] = {
         "do": asked.what,
         "now_ms": asked.now_ms,
@@ -144,7 +146,7 @@ def step_of(asked: Asked, before: Image) -> dict[str, Any] | None:
 
 
 def item_of(asked: Asked) -> int | None:
-    """What the judge tells of a single answer."""
+    """Return the part of a response that the judge compares."""
     match asked.what, asked.reply:
         case _, None:
             return None
@@ -158,7 +160,7 @@ def item_of(asked: Asked) -> int | None:
 
 
 def play(seed: int) -> tuple[dict[str, Any], list[tuple[Asked, dict[str, Any]]]]:
-    """A walk, as the judge's question and as what Ottla made of it."""
+    """Return a walk as the judge's question, and Ottla's results."""
     walk = FaithfulWalk(seed)
     start = walk.cluster
     features = start.image.features
@@ -214,7 +216,7 @@ def test_kafkas_controller_decides_the_same(tmp_path: Path) -> None:
             assert "crash" not in theirs, f"{where}: {theirs['crash']}"
             assert theirs["error"] == asked.error, where
             if (theirs.get("item"), item_of(asked)) == (CAUGHT_UP, CAUGHT_UP + FENCED + RELEASED):
-                break  # Kafka forgets how far a broker is when its directories change, and holds another back for it
+                break  # Kafka resets the applied offset when directories change, which delays another broker
             assert theirs.get("item") == item_of(asked), where
             assert theirs["brokers"] == ours["brokers"], where
             assert theirs["partitions"] == ours["partitions"], where

@@ -1,4 +1,4 @@
-"""Made-up histories of a cluster: records in an order that Kafka's controller could have written them in."""
+"""Random histories of a cluster: records in an order in which Kafka's controller could write them."""
 
 import random
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ def uuid(number: int) -> bytes:
 
 
 def replay(records: Sequence[object], image: Image = EMPTY, *, offset: int = 0) -> Image:
-    """The image after some records, all in one delta."""
+    """Return the image after some records, applied in one delta."""
     delta = Delta(image)
     for record in records:
         delta.apply(record)
@@ -53,7 +53,7 @@ def replay(records: Sequence[object], image: Image = EMPTY, *, offset: int = 0) 
 
 
 class Story:
-    """Each step is the records of one decision; what is there decides what may come next."""
+    """A random history. Each step has the records of one decision, and depends on the state so far."""
 
     def __init__(self, source: random.Random, *, level: int = metadata_versions.LATEST) -> None:
         self.random = source
@@ -72,7 +72,7 @@ class Story:
         ]
 
     def beginning(self) -> list[object]:
-        """What a cluster starts with."""
+        """Return the first records of a cluster."""
         levels = [FeatureLevelRecord(name=metadata_versions.METADATA_VERSION, feature_level=self.level)]
         if self.has_elr:
             levels.append(FeatureLevelRecord(name=metadata_versions.ELR_VERSION, feature_level=1))
@@ -83,7 +83,7 @@ class Story:
 
     def id(self) -> bytes:
         self.made += 1
-        # Both halves may be negative numbers to Kafka, which decides how it sorts them.
+        # Kafka sorts UUIDs as two signed numbers, and both can be negative.
         return self.random.choice((b"\x00", b"\x7f", b"\xff")) + bytes(6) + self.made.to_bytes(9, "big")
 
     def maybe(self, chance: float = 0.5) -> bool:
@@ -213,7 +213,7 @@ class Story:
             record.replicas = self.some()
             partitions[number] = len(record.replicas)
         if record.replicas is not None or self.maybe(0.2):
-            # Kafka's controller names the directories whenever it names the replicas.
+            # Kafka's controller sets the directories whenever it sets the replicas.
             record.directories = self.directories(partitions[number])
             if self.level < metadata_versions.DIRECTORY_ASSIGNMENT:
                 record.directories = None

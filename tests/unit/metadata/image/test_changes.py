@@ -1,4 +1,4 @@
-"""What a broker learns from a delta about its replicas."""
+"""The changes that a broker applies to its replicas."""
 
 from ottla.metadata.image.changes import Changes, PartitionChange
 from ottla.metadata.image.image import Image
@@ -16,7 +16,7 @@ TOPIC = uuid(1)
 
 
 def partitions(*replicas: list[int]) -> Image:
-    """A topic whose partitions have these replicas, led by the first."""
+    """Return a topic whose partitions have these replicas and are led by the first."""
     return replay(
         [
             TopicRecord(name="t", topic_id=TOPIC),

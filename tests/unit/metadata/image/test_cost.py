@@ -1,4 +1,4 @@
-"""What images cost, as counts of lines that Python runs: times depend on the machine, counts do not."""
+"""The cost of images, as counts of executed Python lines: counts do not depend on the machine."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Records of the metadata log as bytes."""
+"""The encoding of metadata records and batches."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def test_every_record_is_framed_in_every_version(cls: type[Any]) -> None:
     ],
 )
 def test_an_unknown_record_is_named_in_the_error(data: bytes, complaint: str) -> None:
-    decode_record(encode_record(TOPIC, 0))  # the way of a kind that was met before is shorter
+    decode_record(encode_record(TOPIC, 0))  # a known type takes the fast path
     with pytest.raises(ProtocolError, match=complaint):
         decode_record(data)
 

@@ -1,8 +1,7 @@
 """Images against Kafka's own: the same records make the same image, and a real broker's log can be followed.
 
-Both sides replay made-up histories delta by delta and write the last image as a snapshot; the records of the two must
-be the same, field by field and version by version. Only the order within a kind may differ: Kafka's is that of its
-hash maps.
+Both sides replay random histories delta by delta, and write the last image as a snapshot. Their records must be equal
+in every field and version. Only the order within a type may differ: Kafka's is that of its hash maps.
 """
 
 import json
@@ -47,12 +46,12 @@ def judge(question: str, answers: Path) -> Any:
 
 
 def written(record: object, level: int) -> str:
-    # The change of a registration is written here with all its fields, more than Kafka ever sets at once.
+    # This registration change has all fields set, which Kafka never does.
     return encode_record(record, record_version(type(record), level)).hex()
 
 
 def comparable(record: Any) -> str:
-    """All fields of a record, with what has no order sorted."""
+    """Return all fields of a record, with unordered parts sorted."""
     if isinstance(record, RegisterBrokerRecord | RegisterControllerRecord):
         record.end_points.sort(key=lambda each: each.name)
         record.features.sort(key=lambda each: each.name)
@@ -62,7 +61,7 @@ def comparable(record: Any) -> str:
 
 
 def kinds_in_order(records: list[tuple[Any, int]]) -> list[type]:
-    """Each kind once; topics and their partitions are one."""
+    """Return the order of record types; topics and their partitions count as one type."""
     kinds = [TopicRecord if isinstance(record, PartitionRecord) else type(record) for record, _ in records]
     return [kind for kind, _ in groupby(kinds)]
 
@@ -129,7 +128,7 @@ def test_the_log_of_a_kafka_broker_is_followed(tmp_path: Path) -> None:
     orders = image.topic("orders")
     assert orders is not None
     assert len(orders.partitions) == 3
-    # The broker has left in order: nobody leads, and who was in sync last is kept as eligible.
+    # After a controlled shutdown there is no leader, and the last in-sync replica is eligible.
     assert all(partition.replicas == (1,) == partition.isr + partition.elr for partition in orders.partitions)
     assert len(list(image.partitions_without_leader())) == 3
     assert dict(image.topic_config("orders")) == {"retention.ms": "5"}

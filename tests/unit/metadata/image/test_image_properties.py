@@ -1,4 +1,4 @@
-"""What holds for every history: snapshots, deltas of any size, changes, placement."""
+"""Properties of random histories: snapshots, deltas of any size, changes, placement."""
 
 import random
 from collections import Counter, defaultdict
@@ -49,7 +49,7 @@ def test_deltas_of_any_size_give_the_same_image(source: random.Random, steps: in
 
 
 @given(sources, st.integers(0, 60), st.integers(0, 20))
-@example(random.Random(56), 40, 10)  # a topic with settings is removed beside other changes of settings
+@example(random.Random(56), 40, 10)  # a topic with configs is removed together with other config changes
 @settings(max_examples=40, deadline=None)
 def test_a_delta_reports_its_changes(source: random.Random, before: int, size: int) -> None:
     story = told(source, before + size)
@@ -90,7 +90,7 @@ def test_the_placement_follows_the_partitions(source: random.Random, steps: int)
     for step in told(source, steps):
         image = replay(step, image)
         if source.random() < 0.5:
-            image.placement  # noqa: B018 (from the first time on it follows every delta, asked for or not)
+            image.placement  # noqa: B018 (from its first use on, every delta updates it)
     assert image.placement == build_placement(image.topics_by_id.values())
     expected: dict[tuple[str, int], set[tuple[bytes, int]]] = defaultdict(set)
     for topic in image.topics.values():

@@ -1,4 +1,4 @@
-"""Following the log: batches, transactions, snapshots."""
+"""The metadata loader: batches, transactions, snapshots."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def topic(name: str) -> TopicRecord:
 
 
 class Log:
-    """A loader that is given batches one after the other."""
+    """A loader, and the end of the log that it has loaded."""
 
     def __init__(self) -> None:
         self.loader = MetadataLoader()

@@ -1,4 +1,4 @@
-"""What each record does to an image."""
+"""Replay: the effect of each record on an image."""
 
 import pytest
 from immutables import Map
@@ -218,7 +218,7 @@ def test_a_broker_registers() -> None:
         features=Map({"f": FeatureRange(1, 2)}),
         rack="r",
         fenced=True,
-        log_dirs=(LEFT, RIGHT),  # to Kafka the first one's upper half is negative
+        log_dirs=(LEFT, RIGHT),  # in Kafka the upper half of the first one is negative
         cordoned_log_dirs=(RIGHT, LEFT),
     )
 

@@ -1,4 +1,4 @@
-"""Snapshots: the versions of records, and what older ones cannot say."""
+"""Snapshots: record versions, and images that older versions cannot express."""
 
 import pytest
 

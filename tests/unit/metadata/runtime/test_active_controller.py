@@ -1,4 +1,4 @@
-"""The active controller on simulated time: what it decides, when it answers, what it does by itself, what survives."""
+"""The active controller on simulated time: decisions, responses, periodic tasks and crashes."""
 
 from collections.abc import Iterable
 from random import Random
@@ -288,7 +288,7 @@ def test_a_restart_reads_the_snapshot_and_the_log_after_it() -> None:
 
 
 def read_again(controller: OneController) -> Image:
-    """What a node makes of the log that did not decide any of it."""
+    """Return the image of a node that only reads the log."""
     loader = MetadataLoader()
     data = controller.log.read_bytes(0, 1 << 30)
     for position, header in read_batches(data):
