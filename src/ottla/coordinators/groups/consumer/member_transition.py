@@ -72,8 +72,8 @@ class MemberTransition:
         """The group with the updated member, without expressions that no member uses."""
         self.is_subscription_changed = False
         """Whether the member's subscription changed."""
-        self._refresh: RefreshDeadline | None = None
-        self._matching: RegexResolution | None = None
+        self._refresh_deadline: RefreshDeadline | None = None
+        self._regex_resolution: RegexResolution | None = None
         self._rejoined_id = ""
         if requester.replaced is not None:
             self.records += replacement_records(self.group, requester.replaced, requester.member)
@@ -162,10 +162,10 @@ class MemberTransition:
     def _unrecorded_changes(self) -> GroupsState | None:
         """Return the state with the changes that have no record, or None if there are none."""
         group = self.group
-        if self._refresh is not None:
-            group = replace(group, refresh_deadline=self._refresh)
-        if self._matching is not None:
-            group = replace(group, regex_resolution=self._matching)
+        if self._refresh_deadline is not None:
+            group = replace(group, refresh_deadline=self._refresh_deadline)
+        if self._regex_resolution is not None:
+            group = replace(group, regex_resolution=self._regex_resolution)
         if self._rejoined_id in group.rejoin_deadlines:
             group = replace(group, rejoin_deadlines=group.rejoin_deadlines.delete(self._rejoined_id))
         if group is self.group or not self.lookup.is_existing:
@@ -192,7 +192,7 @@ class MemberTransition:
                 change = _RegexChange.CHANGED_AND_RESOLVED
         used = self.after.regex_counts
         if regexes.needs_resolution(group, used, self.context, is_new=is_new):
-            self._matching = regexes.begin_resolution(used, self.context)
+            self._regex_resolution = regexes.begin_resolution(used, self.context)
             self.timers.append((regexes.resolution_timer(group.id), self.context.now_ms))
         return change
 
@@ -202,6 +202,6 @@ class MemberTransition:
         if bumps or metadata_hash != group.metadata_hash:
             self.epoch += 1
             self.records.append(epoch_record(group.id, self.epoch, metadata_hash))
-        self._refresh = RefreshDeadline.after(self.context.now_ms, self.epoch)
+        self._refresh_deadline = RefreshDeadline.after(self.context.now_ms, self.epoch)
         if group.has_partition_metadata:
             self.records.append(partition_metadata_tombstone(group.id))

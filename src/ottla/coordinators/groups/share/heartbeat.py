@@ -146,7 +146,7 @@ class _MemberTransition:
         self.after = self.group.with_member(self.member)
         self.epoch = self.group.epoch
         self.is_bumped = False
-        self._refresh: RefreshDeadline | None = None
+        self._refresh_deadline: RefreshDeadline | None = None
 
     def update_subscription(self) -> None:
         """Write the member's subscription; bump the group epoch if it or the topics changed."""
@@ -163,7 +163,7 @@ class _MemberTransition:
         if self.is_bumped:
             self.epoch += 1
             self.records.append(epoch_record(group.id, self.epoch, metadata_hash))
-        self._refresh = RefreshDeadline.after(self.context.now_ms, self.epoch)
+        self._refresh_deadline = RefreshDeadline.after(self.context.now_ms, self.epoch)
 
     def reconcile(self) -> None:
         """Assign the member its part of the target; compute a new target if it is outdated and old enough."""
@@ -192,9 +192,9 @@ class _MemberTransition:
 
     def unrecorded_changes(self) -> GroupsState | None:
         """Return the state with the changes that have no record, or None if there are none."""
-        if self._refresh is None:
+        if self._refresh_deadline is None:
             return None
-        return self.state.with_group(replace(self.group, refresh_deadline=self._refresh))
+        return self.state.with_group(replace(self.group, refresh_deadline=self._refresh_deadline))
 
     def _update_target(self) -> tuple[int, Target]:
         group, context = self.group, self.context

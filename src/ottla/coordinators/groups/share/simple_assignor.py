@@ -110,7 +110,7 @@ class _Balancer(Generic[P]):
         self._members_per_partition = -(-len(members) // count) if count else 0
         """The number of members that read each partition."""
         exact = self._members_per_partition * count / len(members)
-        self._wanted = {
+        self._quotas = {
             member: ceil(exact * (number + 1)) - ceil(exact * number) for number, member in enumerate(members)
         }
         self._readers: dict[P, dict[int, None]] = {}
@@ -129,7 +129,7 @@ class _Balancer(Generic[P]):
         """Take partitions from members with too many, then members from partitions with too many, then fill up."""
         for member in sorted(self._reads):
             owned = self._reads[member]
-            surplus = len(owned) - self._wanted.get(member, 0)
+            surplus = len(owned) - self._quotas.get(member, 0)
             for partition in hash_order(owned, self._hash_of, grown_table_size(len(owned)))[: max(surplus, 0)]:
                 self._revoke(member, partition)
         for partition in self._ordered():
@@ -158,7 +158,7 @@ class _Balancer(Generic[P]):
 
     def _fill_up(self) -> None:
         unfilled = [
-            member for member in sorted(self._members) if len(self._reads.get(member, ())) < self._wanted[member]
+            member for member in sorted(self._members) if len(self._reads.get(member, ())) < self._quotas[member]
         ]
         candidates = iter(list(unfilled))
         has_assigned = False
@@ -176,7 +176,7 @@ class _Balancer(Generic[P]):
                 owned = self._reads.setdefault(member, {})
                 owned[partition] = readers[member] = None
                 has_assigned = True
-                if len(owned) >= self._wanted[member]:
+                if len(owned) >= self._quotas[member]:
                     unfilled.remove(member)
             if not unfilled:
                 break

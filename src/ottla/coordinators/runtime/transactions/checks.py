@@ -47,12 +47,14 @@ Done = Callable[[PartitionErrors], None]
 class ProducerAbility(Enum):
     """The abilities of a producer, by the version of its request."""
 
-    OLD = "knows no TRANSACTION_ABORTABLE"
-    ABORTS = "knows TRANSACTION_ABORTABLE"
+    OLD = "does not support TRANSACTION_ABORTABLE"
+    ABORTS = "supports TRANSACTION_ABORTABLE"
     ADDS = "adds partitions by writing to them"
 
 
-class _Question(NamedTuple):
+class _Verification(NamedTuple):
+    """One request to verify or add partitions: the ticket of a decision on this broker, or an item for another one."""
+
     transactional_id: str
     producer_id: int
     epoch: int
@@ -65,12 +67,13 @@ class _Question(NamedTuple):
         """Whether the partitions must be part of the transaction already."""
         return self.ability is not ProducerAbility.ADDS
 
-    def refuse(self, error: ApiError) -> None:
+    def fail(self, error: ApiError, /) -> None:
         """Fail all partitions with the same error."""
         self.answer(dict.fromkeys(self.partitions, error))
 
-    def answer(self, refused: PartitionErrors) -> None:
-        self.done({partition: self._producer_error(error) for partition, error in refused.items()})
+    def answer(self, errors: PartitionErrors, /) -> None:
+        """Report the errors in the producer's terms."""
+        self.done({partition: self._producer_error(error) for partition, error in errors.items()})
 
     def _producer_error(self, error: ApiError) -> ApiError:
         """Return the error for a producer, for an error of the coordinator."""
@@ -99,7 +102,7 @@ class TransactionChecks:
         self._shards = shards
         self._completions = runtime.completions
         self._context = context
-        self._remote: RequestBatcher[_Question] = RequestBatcher(
+        self._remote: RequestBatcher[_Verification] = RequestBatcher(
             links, runtime.spawn, build_request=_request_of, on_answer=self._on_answer
         )
 
@@ -113,25 +116,25 @@ class TransactionChecks:
         done: Done,
     ) -> None:
         """Verify or add partitions. `done` is called once; at once if the coordinator is here and need not wait."""
-        question = _Question(transactional_id, producer_id, epoch, partitions, ability, done)
+        verification = _Verification(transactional_id, producer_id, epoch, partitions, ability, done)
         topic = self._image().topic(TOPIC)
         coordinator = (
             None if topic is None else topic.partitions[partition_for(transactional_id, len(topic.partitions))]
         )
         if coordinator is None or coordinator.leader < 0:
-            question.refuse(CoordinatorNotAvailable(f"transactional id {transactional_id} has no coordinator"))
+            verification.fail(CoordinatorNotAvailable(f"transactional id {transactional_id} has no coordinator"))
         elif coordinator.leader == self._node_id:
-            self._ask_here(question)
+            self._ask_here(verification)
         else:
-            self._remote.enqueue(coordinator.leader, question)
+            self._remote.enqueue(coordinator.leader, verification)
 
-    def _ask_here(self, question: _Question) -> None:
+    def _ask_here(self, verification: _Verification) -> None:
         def decide(state: TransactionsState) -> Decision[PartitionErrors]:
-            id_, producer_id, epoch, partitions, *_ = question
-            if question.is_check:
+            id_, producer_id, epoch, partitions, *_ = verification
+            if verification.is_check:
                 errors = verify_partitions(state, id_, producer_id, epoch, partitions)
                 return Decision((), {partition: error for partition, error in errors.items() if error is not None})
-            nothing: PartitionErrors = {}
+            no_errors: PartitionErrors = {}
             return add_partitions(
                 state,
                 self._context(),
@@ -140,63 +143,48 @@ class TransactionChecks:
                 epoch,
                 partitions,
                 client_version=EPOCH_BUMPING,
-                reply=nothing,
+                reply=no_errors,
             )
 
         try:
-            shard = self._shards.shard_for(question.transactional_id)
-            shard.submit("VerifyTransaction", decide, _Ticket(question))
+            shard = self._shards.shard_for(verification.transactional_id)
+            shard.submit("VerifyTransaction", decide, verification)
         except ApiError as error:
-            question.refuse(error)
+            verification.fail(error)
 
-    def _on_answer(self, questions: Sequence[_Question], answer: Any) -> None:
+    def _on_answer(self, verifications: Sequence[_Verification], answer: Any) -> None:
         if isinstance(answer, UnsupportedVersion):
-            for question in questions:
-                question.answer({})  # an old broker without verification
+            for verification in verifications:
+                verification.answer({})  # an old broker without verification
         elif isinstance(answer, ApiError):
             network = isinstance(answer, NetworkFailed | RequestTimedOut)
-            for question in questions:
-                question.refuse(NetworkFailed(answer.message) if network else answer)
+            for verification in verifications:
+                verification.fail(NetworkFailed(answer.message) if network else answer)
         else:
-            _distribute(questions, answer)
+            _distribute(verifications, answer)
         self._completions.run()
 
 
-class _Ticket:
-    """The ticket of a question to a coordinator on this broker."""
-
-    __slots__ = ("_question",)
-
-    def __init__(self, question: _Question) -> None:
-        self._question = question
-
-    def answer(self, response: PartitionErrors, /) -> None:
-        self._question.answer(response)
-
-    def fail(self, error: ApiError, /) -> None:
-        self._question.refuse(error)
-
-
 def _request_of(
-    questions: Sequence[_Question],
-) -> tuple[AddPartitionsToTxnRequest, list[_Question], list[_Question]]:
-    """Build one request with at most one question for each transactional id."""
-    taken: dict[str, _Question] = {}
+    verifications: Sequence[_Verification],
+) -> tuple[AddPartitionsToTxnRequest, list[_Verification], list[_Verification]]:
+    """Build one request with at most one verification for each transactional id."""
+    taken: dict[str, _Verification] = {}
     deferred = []
-    for question in questions:
-        if question.transactional_id in taken:
-            deferred.append(question)
+    for verification in verifications:
+        if verification.transactional_id in taken:
+            deferred.append(verification)
         else:
-            taken[question.transactional_id] = question
+            taken[verification.transactional_id] = verification
     transactions = [
         AddPartitionsToTxnTransaction(
-            transactional_id=question.transactional_id,
-            producer_id=question.producer_id,
-            producer_epoch=question.epoch,
-            verify_only=question.is_check,
-            topics=_topics(question.partitions),
+            transactional_id=verification.transactional_id,
+            producer_id=verification.producer_id,
+            producer_epoch=verification.epoch,
+            verify_only=verification.is_check,
+            topics=_topics(verification.partitions),
         )
-        for question in taken.values()
+        for verification in taken.values()
     ]
     return AddPartitionsToTxnRequest(transactions=transactions), list(taken.values()), deferred
 
@@ -208,22 +196,22 @@ def _topics(partitions: Collection[TopicPartition]) -> list[AddPartitionsToTxnTo
     return [AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()]
 
 
-def _distribute(questions: Sequence[_Question], answer: AddPartitionsToTxnResponse) -> None:
-    """Answer each question with its part of a response."""
+def _distribute(verifications: Sequence[_Verification], answer: AddPartitionsToTxnResponse) -> None:
+    """Answer each verification with its part of a response."""
     if answer.error_code:
         kind = by_code(answer.error_code)
         # The producer must not see that this broker lacks the permission: its partition is just not verified.
         error = InvalidTxnState() if kind is ClusterAuthorizationFailed else kind()
-        for question in questions:
-            question.refuse(error)
+        for verification in verifications:
+            verification.fail(error)
         return
     by_id = {result.transactional_id: result for result in answer.results_by_transaction}
-    for question in questions:
-        result = by_id.get(question.transactional_id)
+    for verification in verifications:
+        result = by_id.get(verification.transactional_id)
         if result is None:
-            question.refuse(NetworkFailed("the coordinator's response lacks a transaction"))
+            verification.fail(NetworkFailed("the coordinator's response lacks a transaction"))
             continue
-        question.answer(
+        verification.answer(
             {
                 TopicPartition(topic.name, partition.partition_index): by_code(partition.partition_error_code)()
                 for topic in result.topic_results
