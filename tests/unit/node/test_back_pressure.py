@@ -75,7 +75,7 @@ class Client:
 
     @property
     def unsent(self) -> int:
-        """Bytes in this end's send buffer that the node's end has not taken."""
+        """The bytes in this end's send buffer that the node has not read."""
         return int(struct.unpack("i", fcntl.ioctl(self.sock, termios.TIOCOUTQ, b"\0" * 4))[0])
 
     def _exactly(self, size: int) -> bytes:
@@ -110,7 +110,7 @@ def create(node: OttlaNode, topic: str, **configs: str) -> None:
 
 
 def produce(topic: str, *values: bytes, acks: int = -1) -> tuple[ProduceRequest, int]:
-    """What goes to the slow topic is recompressed by the node, in a thread."""
+    """Return a produce request. The node recompresses batches for the slow topic, in a thread."""
     records = [Record(number, 1_700_000_000_000, None, value) for number, value in enumerate(values)]
     batch = build_batch(records, compression=Compression.ZSTD if topic == SLOW else Compression.NONE)
     data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=batch)])
@@ -118,7 +118,7 @@ def produce(topic: str, *values: bytes, acks: int = -1) -> tuple[ProduceRequest,
 
 
 def produced(client: Client) -> tuple[int, int]:
-    """Error and offset."""
+    """Return the error and offset of a produce."""
     response = client.receive(ProduceResponse, 9)
     part = response.responses[0].partition_responses[0]
     return part.error_code, part.base_offset
@@ -140,7 +140,7 @@ def metrics(node: OttlaNode, *, wait_s: float = 1.05) -> Exposition:
 
 
 def test_a_node_with_one_worker_answers_what_arrives_inside_another_request(tmp_path: Path) -> None:
-    """A waiting fetch is answered inside of the produce that it waited for: its connection's next request is due."""
+    """A produce completes a waiting fetch, and the next request of the fetch's connection is handled within."""
     with running(tmp_path, num_io_threads="1") as node, clients(node, 3) as (fetching, producing, other):
         fetching.send(waiting_fetch(0), VERSIONS)
         time.sleep(0.2)
@@ -158,7 +158,7 @@ def test_a_node_with_one_worker_answers_what_arrives_inside_another_request(tmp_
 
 @pytest.mark.parametrize("workers", ["1", "8", "1000"])
 def test_one_produce_that_wakes_hundreds_of_pipelines_answers_them_all(tmp_path: Path, workers: str) -> None:
-    """Each answer takes up a produce that wakes the others again: handlers inside of handlers, but not without end."""
+    """Each answer starts a produce that completes other fetches: handlers nest, but only to a limit."""
     count = 200
     with running(tmp_path, num_io_threads=workers) as node, clients(node, count + 1) as (first, *others):
         for client in others:
@@ -177,7 +177,7 @@ def test_one_produce_that_wakes_hundreds_of_pipelines_answers_them_all(tmp_path:
 
 
 def test_a_full_queue_stops_the_sockets_and_drains_in_order(tmp_path: Path) -> None:
-    """With one worker and room for one request, bytes stay in the clients' buffers, and all wait for their turn."""
+    """With one worker and a queue of one, requests stay in the clients' send buffers and keep their order."""
     with running(tmp_path, num_io_threads="1", queued_max_requests="1") as node:
         heavies, rounds = 7, 2
         with clients(node, heavies + 2) as (*slow, other, large):
@@ -219,7 +219,7 @@ def test_a_full_queue_stops_the_sockets_and_drains_in_order(tmp_path: Path) -> N
 
 
 def test_waiting_requests_occupy_no_worker(tmp_path: Path) -> None:
-    """Waiting fetches and a produce that wants more replicas in time leave the one worker to others."""
+    """Waiting fetches and a produce that waits for replicas do not occupy the only worker."""
     with running(tmp_path, num_io_threads="1", queued_max_requests="1") as node, clients(node, 30) as (*waiting, other):
         for client in waiting:
             client.send(waiting_fetch(0))
@@ -231,7 +231,7 @@ def test_waiting_requests_occupy_no_worker(tmp_path: Path) -> None:
 
 
 def test_the_controllers_requests_do_not_wait_for_the_brokers_workers(tmp_path: Path) -> None:
-    """As in Kafka, each role has its own queue and its own workers, and gauges of its own besides that of both."""
+    """As in Kafka, each role has its own queue, workers and gauges, besides the gauge for both."""
     with running(tmp_path, num_io_threads="1", queued_max_requests="1") as node:
         with clients(node, 6) as slow, ExitStack() as stack:
             for client in slow:
@@ -290,7 +290,7 @@ def test_a_node_stops_cleanly_with_a_full_queue(tmp_path: Path) -> None:
 
 
 def test_pipelined_requests_do_not_block_other_connections(tmp_path: Path) -> None:
-    """Thousands of requests come at once behind one that holds the only worker; another client gets its turn."""
+    """Thousands of pipelined requests wait for the only worker; another client is still served in turn."""
     with running(tmp_path, num_io_threads="1") as node, clients(node, 2) as (greedy, other):
         greedy.send(produce(SLOW, HEAVY), *[(MetadataRequest(topics=[]), 9)] * 5000)
         time.sleep(0.05)

@@ -33,7 +33,7 @@ SETTINGS = {
 
 
 class Controller:
-    """Answers each request with what comes next of its kind; the last answer is repeated."""
+    """Answers registrations and heartbeats from lists; the last answer of a list repeats."""
 
     def __init__(self, *, registrations: list[Any] | None = None, heartbeats: list[Any] | None = None) -> None:
         self.registrations = registrations or [BrokerRegistrationResponse(broker_epoch=7)]
@@ -73,7 +73,7 @@ def run(scenario: Coroutine[Any, Any, Any]) -> Any:
 
 
 def _ready() -> None:
-    """Nobody waits for it."""
+    """Ignore the call."""
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -96,7 +96,7 @@ def test_a_broker_starts_when_it_is_unfenced() -> None:
 
 
 def test_listeners_open_when_the_broker_can_be_unfenced() -> None:
-    """Before it has read the metadata nobody is to wait for this node; once it is unfenced everybody may come."""
+    """Listeners stay closed until the broker has caught up, and are open when it is unfenced."""
     fenced, unfenced = BrokerHeartbeatResponse(is_fenced=True), BrokerHeartbeatResponse(is_fenced=False)
     controller = Controller(heartbeats=[fenced, fenced, fenced, unfenced])
     broker, opened_after = life(controller), list[int]()

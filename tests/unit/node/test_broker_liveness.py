@@ -82,7 +82,7 @@ class World:
         return sorted(self.controller.heartbeats.expired_brokers(NOW_MS + ms + 1))
 
     def run(self) -> None:
-        """Let what was spawned come to its end."""
+        """Run the spawned coroutines to their end."""
         while self.spawned:
             asyncio.run(self.spawned.pop(0))
 
@@ -206,7 +206,7 @@ def test_the_monitor_can_be_disabled() -> None:
 
 
 def test_a_new_controller_probes_silent_brokers() -> None:
-    """Broker 2 votes, and nothing listens where it did; broker 3 is only a broker, and is there."""
+    """Broker 2 is a voter with a closed port; broker 3 is not a voter and listens."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -252,7 +252,7 @@ def test_only_the_active_controller_shortens_sessions(is_active: bool) -> None:
 @pytest.mark.parametrize("grace_ms", [SHORT_MS, -1])
 @pytest.mark.parametrize("is_own_registration", [True, False])
 def test_a_new_controller_fences_the_previous_process_of_its_node(is_own_registration: bool, grace_ms: int) -> None:
-    """That process is gone, or this one could not be here."""
+    """The previous process must be gone, because this one has its directories."""
     world = World(own={"node.id": "2"}, is_own_registration=is_own_registration, grace_ms=grace_ms)
     world.monitor.on_activated()
     assert world.gone_after(0) == ([] if is_own_registration else [2])

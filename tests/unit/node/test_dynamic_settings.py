@@ -37,7 +37,7 @@ def image_with(image: Image, broker: str, settings: Mapping[str, str | None]) ->
 
 
 class Running:
-    """A node's settings, with the images it has seen."""
+    """The dynamic settings of a node, and its current image."""
 
     def __init__(self, settings: NodeSettings) -> None:
         self.dynamic = DynamicSettings(settings)
@@ -232,7 +232,7 @@ def test_a_chore_runs_at_its_new_interval() -> None:
 
 
 def test_settings_of_deleted_topics_are_not_cached(running: Running) -> None:
-    """Not until something else is asked, either: an idle node would hold what it knew of thousands of topics."""
+    """The cache is dropped with the image: an idle node must not hold the settings of thousands of deleted topics."""
     delta = Delta(EMPTY)
     delta.apply(TopicRecord(name="t", topic_id=TOPIC_ID))
     delta.apply(ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="retention.ms", value="5"))

@@ -241,7 +241,7 @@ def test_after_power_loss_a_directory_is_complete_or_can_be_formatted(calls: int
 
 
 def check_whole(disk: SimulatedDisk, settings: NodeSettings) -> int:
-    """How many directories are formatted; each of them has all that belongs to it."""
+    """Return the number of formatted directories, after checking that each is complete."""
     count = 0
     for directory in settings.directories:
         if disk.exists(directory) and read_meta(disk, directory) is not None:

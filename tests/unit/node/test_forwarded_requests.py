@@ -47,7 +47,7 @@ def metrics(node: OttlaNode) -> Exposition:
 
 
 def forwarded(request: object, version: int) -> EnvelopeRequest:
-    """A client's request as a broker hands it on."""
+    """A client's request in an envelope of a broker."""
     principal = DefaultPrincipal(type="User", name="alice", token_authenticated=False)
     return EnvelopeRequest(
         request_data=frame_of(request, version)[4:],

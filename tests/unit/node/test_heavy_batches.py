@@ -59,7 +59,7 @@ def connect(node: OttlaNode) -> socket.socket:
 
 
 def receive(sock: socket.socket) -> bytes:
-    """The next answer, behind its correlation id."""
+    """Return the next answer without its correlation id."""
     with sock.makefile("rb", buffering=0) as stream:
 
         def exactly(size: int) -> bytes:
@@ -99,13 +99,13 @@ def produce(topic: str, *batches: bytes | bytearray, transactional_id: str | Non
 
 
 def answers(sock: socket.socket) -> list[tuple[int, int]]:
-    """Error and offset of each partition."""
+    """Return the error and offset of each partition."""
     response = decode(ProduceResponse, 9, receive(sock)[1:])
     return [(part.error_code, part.base_offset) for topic in response.responses for part in topic.partition_responses]
 
 
 def bomb(size: int = 400 << 20) -> bytearray:
-    """A batch of a few hundred KiB that decompresses to far more than any batch may: one record, in order so far."""
+    """A batch of a few hundred KiB that decompresses to far more than the limit. Its one record is valid."""
     data = build_batch([Record(0, 1_700_000_000_000, b"k", b"v")])
     body = b"\0\0\0\2k" + write_varint(size) + bytes(size) + b"\0"
     data[HEADER_BYTES:] = gzip.compress(write_varint(len(body)) + body, 9)
@@ -169,7 +169,7 @@ def test_large_and_small_batches_of_one_request_are_appended_in_order(node: Ottl
 
 
 def test_a_batch_is_refused_if_its_transaction_ends_during_validation(node: OttlaNode) -> None:
-    """Its epoch stays with an older producer, so that nothing else tells a late batch: it would open a transaction."""
+    """With an older producer the epoch does not change, so a late batch would open a new transaction."""
     create(node, "late")
 
     with connect(node) as data, connect(node) as control:

@@ -47,7 +47,7 @@ def framed(key: int, version: int, body: bytes, *, flexible: bool = False) -> by
 
 
 def answer(sock: socket.socket) -> bytes:
-    """The body behind the correlation id; nothing if the connection was closed."""
+    """Return the body of an answer, or nothing if the connection was closed."""
     try:
         (size,) = struct.unpack(">i", _exactly(sock, 4))
         return _exactly(sock, size)[4:]
@@ -81,7 +81,7 @@ def memory_bytes(node: OttlaNode) -> int:
 
 
 def slowest_ms(node: OttlaNode, seconds: float = 0.5) -> float:
-    """How long the slowest of some ordinary requests takes, one after the other."""
+    """Return the time of the slowest of several ordinary requests."""
     slowest = 0.0
     with connect(node) as sock:
         end = time.monotonic() + seconds
@@ -95,7 +95,7 @@ def slowest_ms(node: OttlaNode, seconds: float = 0.5) -> float:
 
 @contextmanager
 def unharmed(node: OttlaNode, *, memory: int = 50 * MIB) -> Iterator[None]:
-    """What happens inside costs the node less memory than this, and others still get their answers."""
+    """Check that the block costs the node less memory than this, and that others are still served."""
     before = memory_bytes(node)
     yield
     assert slowest_ms(node) < 1000

@@ -45,7 +45,7 @@ def node(tmp_path: Path) -> Iterator[OttlaNode]:
 
 
 def memory_mib(node: OttlaNode, name: str) -> float:
-    """A figure of the node's memory: VmRSS is what it takes now, VmHWM the most it has taken."""
+    """Read a value of the node's memory: VmRSS is the current size, VmHWM the peak."""
     status = Path(f"/proc/{node.pid}/status").read_text()
     found = re.search(rf"{name}:\s*([0-9]+) kB", status)
     assert found is not None
@@ -53,7 +53,7 @@ def memory_mib(node: OttlaNode, name: str) -> float:
 
 
 def compressed(codec: Compression, records: list[bytes], count: int) -> bytearray:
-    """A batch of `count` records, given in pieces as they lie in the batch."""
+    """Build a batch of `count` records from their encoded pieces."""
     data = build_batch([Record(0, NOW, b"k", b"v")])
     data[HEADER_BYTES:] = b"".join(compress_in_pieces(codec, records, sum(map(len, records))))
     data[8:12] = (len(data) - 12).to_bytes(4)
@@ -93,7 +93,7 @@ HEAVY: dict[str, tuple[Callable[[], bytearray], int]] = {
 
 
 def warm_up(node: OttlaNode) -> float:
-    """What the node takes at rest, once the libraries and threads are there that heavy batches need."""
+    """Return the memory of an idle node that has loaded the libraries and threads for heavy batches."""
     create(node, "warm", compression_type="gzip")
     with connect(node) as sock:
         sock.sendall(produce("warm", build_batch([Record(0, NOW, b"k", bytes(300_000))], compression=Compression.LZ4)))
@@ -102,7 +102,7 @@ def warm_up(node: OttlaNode) -> float:
 
 
 def memory_after(node: OttlaNode, wanted_mib: float) -> float:
-    """What the node takes when the heavy work is over, as soon as that is little enough."""
+    """Return the node's memory after heavy work, once it is below the limit."""
     deadline = time.monotonic() + REST_S
     while memory_mib(node, "VmRSS") > wanted_mib and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -155,7 +155,7 @@ def test_memory_of_many_large_batches_is_returned(node: OttlaNode) -> None:
 
 
 class FakeClock:
-    """Timers that a test lets come."""
+    """Timers that fire when the test says so."""
 
     def __init__(self) -> None:
         self.timers: list[tuple[float, Callable[[], object]]] = []

@@ -20,7 +20,7 @@ from tests.support.exposition import Exposition
 
 
 class Watched:
-    """A node in a process of its own."""
+    """A node in its own process, with its metrics."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "log"

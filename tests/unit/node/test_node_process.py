@@ -26,7 +26,7 @@ SETTINGS = {
 
 
 def read_all(node: OttlaNode, topic: str, ends: dict[int, int]) -> dict[int, list[Message]]:
-    """All messages of some partitions up to these ends; there may be more."""
+    """Consume the messages of some partitions up to these end offsets."""
     consumer = Consumer(
         {"bootstrap.servers": node.address, "group.id": "none", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
     )
@@ -47,7 +47,7 @@ def read_all(node: OttlaNode, topic: str, ends: dict[int, int]) -> dict[int, lis
 
 
 class Sender:
-    """A producer that notes what was acknowledged."""
+    """A producer that records acknowledged messages."""
 
     def __init__(self, node: OttlaNode, **settings: Any) -> None:
         self.acknowledged: dict[tuple[int, int], bytes] = {}
@@ -68,7 +68,7 @@ class Sender:
         return left
 
     def give_up(self) -> None:
-        """Let go of what was not sent: each record of it keeps the producer alive, which goes on connecting."""
+        """Purge unsent records: each of them keeps the producer alive and reconnecting."""
         self._producer.purge()
         assert self._producer.flush(10) == 0
 
@@ -115,7 +115,7 @@ def test_a_deleted_topic_frees_its_disk_space(tmp_path: Path) -> None:
 
 
 def open_files(node: OttlaNode, part: str) -> list[str]:
-    """The paths of files that the process has open, deleted ones among them."""
+    """Return the paths of the process's open files, including deleted ones."""
     found = []
     for each in Path(f"/proc/{node.pid}/fd").iterdir():
         with suppress(FileNotFoundError):  # it was closed meanwhile
@@ -124,7 +124,7 @@ def open_files(node: OttlaNode, part: str) -> list[str]:
 
 
 def test_no_acknowledged_record_is_lost_when_the_process_is_killed_under_load(tmp_path: Path) -> None:
-    """And its next life does not wait for the end of its last one's session."""
+    """The next process does not wait for the session of the killed one to expire."""
     node = OttlaNode(tmp_path, SETTINGS | {"broker.session.timeout.ms": "600000"})
     node.format()
     node.start()

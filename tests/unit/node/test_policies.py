@@ -25,7 +25,7 @@ from tests.support.one_controller import ME, OneController
 
 
 class Judge:
-    """Refuses what is named so, and has something happen while it is asked."""
+    """Refuses topics by name, and runs a callback during its calls."""
 
     def __init__(self, meanwhile: Callable[[], object] = lambda: None) -> None:
         self.asked: list[NewTopic | AlteredConfigs] = []

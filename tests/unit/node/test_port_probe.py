@@ -27,7 +27,7 @@ def test_an_open_port_is_not_refused(listening: socket.socket) -> None:
 
 
 def test_a_dying_process_counts_as_refused(listening: socket.socket) -> None:
-    """Its connection ended a moment before the socket that it listened on."""
+    """Its connections close a moment before its listening socket does."""
 
     async def scenario() -> bool | None:
         asyncio.get_running_loop().call_later(0.01, listening.close)

@@ -31,7 +31,7 @@ def test_a_host_name_resolves_to_one_address(host: str, address: str | None) -> 
 
 
 class Limited:
-    """The quotas of connections on a node; what it looks up is looked up when the test says so."""
+    """The connection quotas of a node; host lookups run when the test says so."""
 
     connections: Any
 

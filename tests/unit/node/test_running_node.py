@@ -47,7 +47,7 @@ def described(node: OttlaNode, kind: int, name: str) -> dict[str, str | None]:
 
 
 def produce(node: OttlaNode, topic: str, size: int) -> KafkaError | None:
-    """The error of sending one message of a size, if any."""
+    """Send one message of a size, and return the error if there is one."""
     outcome: list[KafkaError | None] = []
     producer = Producer({"bootstrap.servers": node.address, "message.max.bytes": 4_000_000, "retries": 0})
     producer.produce(topic, b"x" * size, on_delivery=lambda error, _: outcome.append(error))

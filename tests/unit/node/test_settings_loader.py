@@ -51,7 +51,7 @@ def load_text(folder: Path, text: str, overrides: Mapping[str, str] | None = Non
 
 
 def changed(folder: Path, **settings: str) -> NodeSettings:
-    """The file with settings in front, whose dots are underscores here."""
+    """Load the file with overrides; underscores in their names stand for dots."""
     return load_text(folder, FILE, {name.replace("_", "."): value for name, value in settings.items()})
 
 

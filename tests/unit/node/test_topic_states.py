@@ -15,7 +15,7 @@ from tests.unit.metadata.image.test_cost import topic
 
 
 class Page:
-    """A node's page, and the images that the node applies."""
+    """The page of a node, and the images that the node applies."""
 
     def __init__(self, partitions: int) -> None:
         self.is_active = True

@@ -35,7 +35,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
 
 
 def limit(node: OttlaNode, client_id: str, **quotas: float) -> None:
-    """Set quotas of a client id, and wait until they are in force."""
+    """Set quotas of a client id, and wait until they are enforced."""
     entity = [EntityData(entity_type="client-id", entity_name=client_id)]
     ops = [OpData(key=key, value=value) for key, value in quotas.items()]
     ask_alone(node, AlterClientQuotasRequest(entries=[EntryData(entity=entity, ops=ops)]), 1)
@@ -59,7 +59,7 @@ class Client:
         self._sock.close()
 
     def produce(self, *, acks: int) -> int:
-        """Send a batch; the throttle time in the answer, 0 if there is none."""
+        """Send a batch, and return the throttle time of the answer; 0 without an answer."""
         part = PartitionProduceData(index=0, records=bytes(batch(bytes(BYTES))))
         request = ProduceRequest(
             acks=acks, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=[part])]
@@ -68,7 +68,7 @@ class Client:
         return decode(ProduceResponse, 9, self._receive()).throttle_time_ms if acks else 0
 
     def create_topics(self, partitions: int) -> int:
-        """Create a topic as a client that has only to wait; the throttle time in the answer."""
+        """Create a topic with a quota that throttles instead of refusing; return the throttle time."""
         topic = CreatableTopic(name=f"{self.client_id}-{partitions}", num_partitions=partitions, replication_factor=1)
         self._send(CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 5)
         answer = decode(CreateTopicsResponse, 5, self._receive())
@@ -84,7 +84,7 @@ class Client:
         self._sock.sendall(struct.pack(">i", len(frame)) + frame)
 
     def _receive(self) -> bytes:
-        """The body of the next answer, behind its flexible header."""
+        """Return the body of the next answer, without its flexible header."""
         with self._sock.makefile("rb") as stream:
             (size,) = struct.unpack(">i", stream.read(4))
             return stream.read(size)[5:]

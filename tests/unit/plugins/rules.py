@@ -1,4 +1,4 @@
-"""Plug-ins of Python as an operator writes them; nodes of the tests import them by their names."""
+"""Python plug-ins as an operator writes them; the tests' nodes import them by name."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ from ottla.protocol.errors import InvalidRequest, ThrottlingQuotaExceeded
 
 
 class TopicRules:
-    """Does what the names of topics ask for."""
+    """Accepts, refuses or fails by the topic's name."""
 
     def configure(self, settings: Mapping[str, str]) -> None:
         self.greeting = settings["rules.greeting"]
@@ -39,7 +39,7 @@ class TopicRules:
 
 
 class ConfigRules:
-    """Keeps settings from being taken away."""
+    """Refuses to remove configs."""
 
     def validate(self, request: AlteredConfigs) -> None:
         if None in request.configs.values():
@@ -47,7 +47,7 @@ class ConfigRules:
 
 
 class FirstTakesAll:
-    """Gives each topic to the first of its readers, by their ids."""
+    """Assigns each topic to its first subscriber by member id."""
 
     name = "first-takes-all"
 
@@ -64,30 +64,30 @@ class FirstTakesAll:
 
 
 class Uniform(FirstTakesAll):
-    """Has the name of another."""
+    """Has the name of a built-in assignor."""
 
     name = "uniform"
 
 
 class Broken:
-    """Cannot be made."""
+    """Raises in its constructor."""
 
     def __init__(self) -> None:
         raise ValueError("not today")
 
     def validate(self, request: NewTopic) -> None:
-        """Never asked."""
+        """Never called."""
 
 
 class Nameless:
-    """An assignor that nobody can ask for."""
+    """An assignor without a name."""
 
     def assign(self, group: Group) -> Mapping[str, Mapping[str, Iterable[int]]]:
         return {}
 
 
 class Rights:
-    """An authorizer that does what the names of resources and clients ask for, and keeps ACLs of its own."""
+    """An authorizer that decides by the names of resources and clients, and stores its own ACLs."""
 
     def configure(self, settings: Mapping[str, str]) -> None:
         self.settings = settings

@@ -73,7 +73,7 @@ def one_for_all() -> Iterator[Jvm]:
 
 @pytest.fixture
 def machine(one_for_all: Jvm) -> Jvm:
-    """The JVM, which the last test may have ended."""
+    """Return the JVM, once it is running again if the previous test killed it."""
     wait_until(lambda: one_for_all.pid is not None)
     return one_for_all
 

@@ -78,7 +78,7 @@ def create(node: OttlaNode, name: str, *, validate_only: bool = False) -> Creata
 
 
 def join(node: OttlaNode, topic: str, assignor: str | None, **fields: Any) -> Any:
-    """The answer to a member that joins a group, once there is a coordinator."""
+    """Join a group, once there is a coordinator, and return the answer."""
     request = ConsumerGroupHeartbeatRequest(
         group_id=f"readers of {topic}",
         member_id="m",
@@ -99,7 +99,7 @@ def join(node: OttlaNode, topic: str, assignor: str | None, **fields: Any) -> An
 
 
 def children(pid: int | None) -> list[int]:
-    """The processes that a process has started."""
+    """Return the child processes of a process."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -209,7 +209,7 @@ def test_a_missing_class_or_java_fails_the_start_with_one_line(tmp_path: Path, m
 
 
 def refusal(node: OttlaNode) -> str:
-    """The one line that a node that cannot start says."""
+    """Return the single line that a node prints when it fails to start."""
     before = len(node.words.read_text()) if node.words.exists() else 0
     with pytest.raises(NodeFailed, match="Ottla ended with 1"):
         node.start()

@@ -13,7 +13,7 @@ from ottla.protocol.errors import PolicyViolation, UnknownServerError
 
 
 class Moody:
-    """Hangs, or wants to end it all."""
+    """Hangs, or raises SystemExit."""
 
     def __init__(self) -> None:
         self.release = threading.Event()

@@ -38,7 +38,7 @@ def in_service(cluster: OttlaCluster) -> set[int]:
 
 
 def await_in_service(cluster: OttlaCluster, expected: set[int]) -> None:
-    """A broker that is asked may hear of a change a little later than the one that it is about."""
+    """Wait until exactly these brokers are unfenced. The asked broker may apply a change a little later than others."""
     eventually(lambda: in_service(cluster) == expected, f"brokers {expected} are in service")
 
 
@@ -68,7 +68,7 @@ def test_any_node_of_three_answers_for_the_cluster(cluster: OttlaCluster) -> Non
 
 
 def test_requests_are_forwarded_to_the_active_controller(cluster: OttlaCluster) -> None:
-    """By librdkafka, in the versions that it speaks, through a broker that is not the controller."""
+    """librdkafka sends them, in its own versions, to a broker that is not the active controller."""
     elsewhere = next(node for node in cluster.nodes if node != cluster.controller())
     admin = AdminClient({"bootstrap.servers": cluster.nodes[elsewhere].address})
     admin.create_topics([NewTopic("t", 1, 3, config={"retention.ms": "1000"})])["t"].result(30)
@@ -96,7 +96,7 @@ def test_another_controller_takes_over_when_the_active_one_dies(cluster: OttlaCl
 
 
 def test_a_dead_broker_is_fenced_before_its_session_expires(tmp_path: Path) -> None:
-    """With a session of ten minutes, only the end of its connection can have told."""
+    """The session lasts ten minutes, so only the closed connection can be the reason."""
     settings = {"broker.session.timeout.ms": "600000"}
     roles = {1: "controller", 2: "broker", 3: "broker"}
     with OttlaCluster(tmp_path, roles=roles, settings=settings).running() as cluster:
@@ -115,7 +115,7 @@ def test_the_next_controller_fences_the_broker_of_a_dead_node(tmp_path: Path) ->
 
 
 def test_a_suspended_broker_keeps_its_session(tmp_path: Path) -> None:
-    """A stopped process keeps its connections: then, and only then, it is the session's end that counts."""
+    """A suspended process keeps its connections, so only the session's expiry can fence it."""
     settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "300"}
     with OttlaCluster(
         tmp_path, roles={1: "controller", 2: "broker", 3: "broker"}, settings=settings
@@ -155,7 +155,7 @@ def test_separate_brokers_and_controllers_and_a_late_broker(tmp_path: Path) -> N
 
 
 def test_a_quorum_with_its_voters_in_the_log(tmp_path: Path) -> None:
-    """With controller.quorum.bootstrap.servers; a controller joins it later, all by itself."""
+    """With controller.quorum.bootstrap.servers; another controller joins later by itself."""
     cluster = OttlaCluster(tmp_path, roles={1: "controller", 2: "broker"})
     first = cluster.nodes[1]
     cluster.reconfigure(
@@ -214,7 +214,7 @@ def kafka_quorum(*arguments: str) -> str:
 
 
 def test_a_broker_that_does_not_support_the_clusters_version_exits(tmp_path: Path) -> None:
-    """A cluster of a level that is not stable yet does not take in a broker that runs stable ones only."""
+    """A cluster on an unstable level refuses a broker that supports only stable levels."""
     cluster = OttlaCluster(tmp_path, nodes=1, settings={"unstable.feature.versions.enable": "true"})
     cluster.nodes[1].format()
     cluster.reconfigure({"unstable.feature.versions.enable": "false"})
@@ -258,7 +258,7 @@ def test_a_broker_with_unanswered_heartbeats_is_not_ready(tmp_path: Path) -> Non
 
 
 def health(port: int) -> str:
-    """What the node says of itself; empty while it does not answer."""
+    """Return the node's health; empty while it does not answer."""
     try:
         with urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as answer:
             said: bytes = answer.read()

@@ -30,7 +30,7 @@ def creation(name: str, *, partitions: int = 1, replicas: int = 1) -> Callable[[
 
 
 def round_trip(cluster: OttlaCluster, topic: str, partitions: int) -> None:
-    """What is produced to each partition, wherever its leader is, is consumed."""
+    """Produce to each partition, and check that all messages are consumed."""
     producer = Producer({"bootstrap.servers": cluster.address, "enable.idempotence": False})
     for partition in range(partitions):
         producer.produce(topic, b"%d" % partition, partition=partition)
@@ -89,7 +89,7 @@ def test_a_mixed_quorum_elects_and_fails_over(tmp_path: Path, apaches: tuple[int
 
 
 def test_every_member_of_a_mixed_quorum_can_lead(tmp_path: Path) -> None:
-    """Leaders stop in order until each has led; what was written under one is there under the next."""
+    """Stop leaders until each member has led; metadata written under one exists under the next."""
     cluster = OttlaCluster(tmp_path, roles={1: BOTH, 2: BOTH, 3: "controller"}, kinds={1: KafkaMember}, settings=LIGHT)
     with cluster.running():
         eventually(lambda: in_service(cluster) == {1, 2}, "all brokers are in service")

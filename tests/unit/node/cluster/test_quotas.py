@@ -39,7 +39,7 @@ def client_of(cluster: OttlaCluster, node: int) -> Iterator[Side]:
 
 
 def ask(cluster: OttlaCluster, node: int, request: Any, version: int, client_id: str = "admin") -> Any:
-    """The answer of a broker, to a client on a connection of its own."""
+    """Ask a broker over a new connection, and return the answer."""
     with client_of(cluster, node) as side:
         side.send(frame_of(request, version, ASKED_ALONE, client_id), BROKER)
         answer = side.must_answer(side.receive(BROKER, 15.0))
@@ -47,7 +47,7 @@ def ask(cluster: OttlaCluster, node: int, request: Any, version: int, client_id:
 
 
 def set_quota(cluster: OttlaCluster, entity: dict[str, str | None], key: str, value: float) -> None:
-    """Set a quota, and wait until both brokers know it."""
+    """Set a quota, and wait until both brokers have it."""
     entry = EntryData(
         entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
         ops=[OpData(key=key, value=value)],
@@ -67,7 +67,7 @@ def exempt_time(port: int) -> float:
 
 
 def test_a_request_quota_does_not_slow_down_replication(tmp_path: Path) -> None:
-    """Each acks=all waits for a fetch of the follower: that would come once a second, if it were muted."""
+    """Each acks=all waits for a follower's fetch, which would come once a second if its connection were muted."""
     cluster = OttlaCluster(tmp_path, roles=ROLES, settings={"min.insync.replicas": "2"})
     ports = dict(zip(ROLES, free_ports(len(ROLES)), strict=True))
     for number, port in ports.items():

@@ -32,13 +32,13 @@ def wait_until_in_sync(cluster: OttlaCluster, topic: str = TOPIC, replicas: int 
 
 
 def stored(cluster: OttlaCluster, node: int, name: str) -> bytes:
-    """A partition's log as it is in a node's files."""
+    """Read a partition's log from a node's files."""
     files = sorted((cluster.nodes[node].directory / name).glob("*.log"))
     return b"".join(file.read_bytes() for file in files)
 
 
 def check_files(cluster: OttlaCluster, *, partitions: int = 3, topic: str = TOPIC) -> None:
-    """All replicas are the same, byte for byte. The nodes have been stopped, so that all is written."""
+    """Check that all replicas are equal byte for byte. Stop the nodes first, so that all is written."""
     for partition in range(partitions):
         name = f"{topic}-{partition}"
         copies = {
@@ -201,7 +201,7 @@ def test_an_unclean_election_truncates_the_old_leaders_records(tmp_path: Path) -
         eventually(lambda: leaders_at(cluster, 3) == {0: -1}, "there is no leader")
 
         def elected() -> bool:
-            """A broker may know a moment before the controller that the leader is gone: then none is needed yet."""
+            """Retry: the broker may notice the lost leader before the controller does, which then holds no election."""
             refused = cluster.ask(lambda admin: admin.elect_leaders([(TOPIC, 0)], unclean=True), at=3)
             assert refused == {(TOPIC, 0): None}
             return leaders_at(cluster, 3) == {0: 3}
@@ -237,7 +237,7 @@ def test_leadership_moves_when_the_leaders_disk_fails(tmp_path: Path) -> None:
 
 
 def write(cluster: OttlaCluster, acks: str, *values: bytes, timeout_ms: int = 30_000) -> str:
-    """Write some records; the name of what went wrong."""
+    """Produce records, and return the name of the error if there is one."""
     running = ",".join(node.address for node in cluster.nodes.values() if node.is_broker and node.process is not None)
     producer = Producer({"bootstrap.servers": running, "acks": acks, "delivery.timeout.ms": timeout_ms, **QUICK})
     wrong: list[str] = []
@@ -251,7 +251,7 @@ def write(cluster: OttlaCluster, acks: str, *values: bytes, timeout_ms: int = 30
 
 
 def ends(cluster: OttlaCluster) -> tuple[int, int]:
-    """Where the partition begins and ends for consumers."""
+    """Return the start and end offsets of the partition for consumers."""
     consumer = Consumer({"bootstrap.servers": cluster.address, "group.id": "ends", **QUICK})
     try:
         first, end = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=30)

@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 class Watched:
-    """A cluster, and the ports of its nodes for those who watch them."""
+    """A cluster, and the metrics ports of its nodes."""
 
     def __init__(self, folder: Path, roles: Mapping[int, str], **more: Any) -> None:
         self.ports = {number: free_port() for number in roles if number != KAFKA}
@@ -53,20 +53,20 @@ class Watched:
         return json.loads(body) if code == 200 else None
 
     def replicas(self, node: int, name: str) -> dict[int, str]:
-        """The states of the replicas of a topic's first partition."""
+        """Return the states of the replicas of a topic's first partition."""
         topic = self.topic(node, name)
         if topic is None or not topic["partitions"]:
             return {}
         return {each["broker"]: each["state"] for each in topic["partitions"][0]["replicas"]}
 
     def deletions(self, node: int, name: str) -> dict[int, str]:
-        """What brokers have yet to remove of the partitions 0 of topics with a name."""
+        """Return the replicas of partition 0 that brokers have yet to remove, for topics of this name."""
         topic = self.topic(node, name)
         deletions = [] if topic is None else topic["deletions"]
         return {each["broker"]: each["state"] for deletion in deletions for each in deletion["replicas"]}
 
     def counts(self, node: int, kind: str = "replicas") -> dict[str, float]:
-        """The gauges that are not 0, by state. Metrics are gathered at most once a second."""
+        """Return the nonzero gauges by state. Metrics are gathered at most once a second."""
         time.sleep(1.05)
         code, text = self.get(node, "/metrics")
         assert code == 200
@@ -82,7 +82,7 @@ class Watched:
         return {name: value for name, value in found.items() if value}
 
     def folders(self, node: int, name: str) -> list[str]:
-        """The suffixes of the directories of a topic on a node's disk."""
+        """Return the suffixes of a topic's directories on a node's disk."""
         folders = [each.name for each in self.cluster.nodes[node].directory.iterdir() if each.is_dir()]
         return sorted(each.rpartition("-")[2] for each in folders if each.rpartition("-")[0].startswith(f"{name}-0"))
 
@@ -102,7 +102,7 @@ class Watched:
 
 
 def create(watched: Watched, name: str, *replicas: int) -> None:
-    """A topic of one partition with a record on each replica, without which a replica may have no files."""
+    """Create a topic with one record, so that each replica has files."""
     watched.cluster.ask(lambda admin: admin.create_topic(name, assignment=[[*replicas]]))
     wait_until_in_sync(watched.cluster, name, len(replicas))
     producer = Producer({"bootstrap.servers": watched.cluster.nodes[replicas[0]].address, "acks": "all"})
@@ -115,7 +115,7 @@ def delete(watched: Watched, name: str) -> None:
 
 
 def described(watched: Watched, name: str, at: int) -> tuple[str, dict[str, str]]:
-    """The states of a topic's first partition and of its replicas, by the command line."""
+    """Return the states of a topic's first partition and its replicas, from the command line."""
     (topic,) = json.loads(says("topic", "describe", name, "--json", server=watched.cluster.nodes[at].address))
     partition = topic["partitions"][0]
     return partition["state"], partition["replica_states"]
