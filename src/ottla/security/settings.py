@@ -136,48 +136,48 @@ def plaintext() -> Security:
     return PLAINTEXT
 
 
-def parse_security(given: Mapping[str, str]) -> Security:
-    """Parse the security settings among `given`. Raise InvalidSecurity."""
+def parse_security(settings: Mapping[str, str]) -> Security:
+    """Parse the security settings among `settings`. Raise InvalidSecurity."""
     for name, reason in _REFUSED.items():
-        if given.get(name):
+        if settings.get(name):
             raise InvalidSecurity(name, f"cannot be set: {reason}")
-    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in SECURITY_PROTOCOLS:
         raise InvalidSecurity("security.protocol", f"must be one of {', '.join(SECURITY_PROTOCOLS)}, not {protocol}")
     return Security(
-        parse_tls(given) if protocol.endswith("SSL") else None,
-        _parse_sasl(given) if protocol.startswith("SASL") else None,
+        parse_tls(settings) if protocol.endswith("SSL") else None,
+        _parse_sasl(settings) if protocol.startswith("SASL") else None,
     )
 
 
-def load_security(given: Mapping[str, str]) -> Security:
+def load_security(settings: Mapping[str, str]) -> Security:
     """Parse the security settings and load the keys and certificates, to report errors before the first connection."""
-    security = parse_security(given)
+    security = parse_security(settings)
     if security.tls is not None:
         client_context(security.tls)
     return security
 
 
-def parse_tls(given: Mapping[str, str]) -> Tls:
+def parse_tls(settings: Mapping[str, str]) -> Tls:
     """Parse the settings `ssl.*`. Raise InvalidSecurity."""
-    protocols = _items(given.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3"))
+    protocols = _items(settings.get("ssl.enabled.protocols", "TLSv1.2,TLSv1.3"))
     for protocol in protocols:
         if protocol not in PROTOCOLS:
             raise InvalidSecurity("ssl.enabled.protocols", f"{protocol} must be one of {', '.join(PROTOCOLS)}")
     if not protocols:
         raise InvalidSecurity("ssl.enabled.protocols", f"must have at least one of {', '.join(PROTOCOLS)}")
-    algorithm = given.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
+    algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").strip().lower()
     if algorithm not in ("https", ""):
         raise InvalidSecurity(
             "ssl.endpoint.identification.algorithm", "must be https, or empty to skip the check of host names"
         )
-    key_password = given.get("ssl.key.password")
+    key_password = settings.get("ssl.key.password")
     return Tls(
-        identity=_identity(given),
+        identity=_identity(settings),
         key_password=None if key_password is None else Password(key_password),
-        trusted=_store(given, "truststore", "certificates"),
+        trusted=_store(settings, "truststore", "certificates"),
         protocols=protocols,
-        ciphers=_items(given.get("ssl.cipher.suites", "")),
+        ciphers=_items(settings.get("ssl.cipher.suites", "")),
         checks_host=algorithm == "https",
     )
 
@@ -186,21 +186,21 @@ def _items(text: str) -> tuple[str, ...]:
     return tuple(item for item in _comma(text.strip()) if item)
 
 
-def _identity(given: Mapping[str, str]) -> Store | None:
-    key, chain = given.get("ssl.keystore.key"), given.get("ssl.keystore.certificate.chain")
+def _identity(settings: Mapping[str, str]) -> Store | None:
+    key, chain = settings.get("ssl.keystore.key"), settings.get("ssl.keystore.certificate.chain")
     if (key is None) is not (chain is None):
-        given_one, missing = ("key", "certificate.chain") if chain is None else ("certificate.chain", "key")
-        raise InvalidSecurity(f"ssl.keystore.{given_one}", f"also needs ssl.keystore.{missing}")
+        present, missing = ("key", "certificate.chain") if chain is None else ("certificate.chain", "key")
+        raise InvalidSecurity(f"ssl.keystore.{present}", f"also needs ssl.keystore.{missing}")
     if key is None or chain is None:
-        return _store(given, "keystore", "key")
-    return _store({**given, "ssl.keystore.key": f"{key}\n{chain}\n"}, "keystore", "key")
+        return _store(settings, "keystore", "key")
+    return _store({**settings, "ssl.keystore.key": f"{key}\n{chain}\n"}, "keystore", "key")
 
 
-def _store(given: Mapping[str, str], which: str, inline: str) -> Store | None:
+def _store(settings: Mapping[str, str], which: str, inline: str) -> Store | None:
     """Return the key store or trust store of the settings: a file, or inline PEM text."""
     prefix = f"ssl.{which}."
-    location, text = given.get(prefix + "location"), given.get(prefix + inline)
-    kind = given.get(prefix + "type", "JKS").upper()
+    location, text = settings.get(prefix + "location"), settings.get(prefix + inline)
+    kind = settings.get(prefix + "type", "JKS").upper()
     if not location and not text:
         return None
     if kind not in _STORE_KINDS:
@@ -211,7 +211,7 @@ def _store(given: Mapping[str, str], which: str, inline: str) -> Store | None:
         if kind != "PEM":
             raise InvalidSecurity(prefix + inline, f"needs {prefix}type=PEM")
         return Store(prefix + inline, kind, text=Password(text))
-    password = given.get(prefix + "password")
+    password = settings.get(prefix + "password")
     if kind == "PEM" and password is not None:
         raise InvalidSecurity(
             prefix + "password", "is for JKS and PKCS12; for an encrypted PEM key, set ssl.key.password"
@@ -219,17 +219,17 @@ def _store(given: Mapping[str, str], which: str, inline: str) -> Store | None:
     return Store(prefix + "location", kind, location, None if password is None else Password(password))
 
 
-def _parse_sasl(given: Mapping[str, str]) -> Sasl:
-    mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+def _parse_sasl(settings: Mapping[str, str]) -> Sasl:
+    mechanism = settings.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in _LOGINS:
         supported = ", ".join(sorted(_LOGINS))
-        source = " (Kafka's default)" if "sasl.mechanism" not in given else ""
+        source = " (Kafka's default)" if "sasl.mechanism" not in settings else ""
         raise InvalidSecurity("sasl.mechanism", f"{mechanism}{source} is not supported: set one of {supported}")
-    if "sasl.jaas.config" not in given:
+    if "sasl.jaas.config" not in settings:
         example = f'org.apache.kafka.common.security…{_LOGINS[mechanism]} required username="…" password="…";'
         raise InvalidSecurity("sasl.jaas.config", f"is missing: set the client's credentials, such as {example}")
     try:
-        login = parse_jaas(given["sasl.jaas.config"])
+        login = parse_jaas(settings["sasl.jaas.config"])
     except InvalidJaas as error:
         raise InvalidSecurity("sasl.jaas.config", str(error)) from None
     if login.name != _LOGINS[mechanism]:
@@ -237,7 +237,7 @@ def _parse_sasl(given: Mapping[str, str]) -> Sasl:
             "sasl.jaas.config", f"{login.module} does not support {mechanism}: use a {_LOGINS[mechanism]}"
         )
     if mechanism == _BEARER:
-        return _parse_bearer(given, login)
+        return _parse_bearer(settings, login)
     for name in ("username", "password"):
         if name not in login.options:
             raise InvalidSecurity("sasl.jaas.config", f"needs the option {name} for {login.name}")
@@ -249,41 +249,41 @@ def _parse_sasl(given: Mapping[str, str]) -> Sasl:
     )
 
 
-def _parse_bearer(given: Mapping[str, str], login: Login) -> Sasl:
-    handler = given.get("sasl.login.callback.handler.class", _UNSECURED_HANDLER).rpartition(".")[2]
+def _parse_bearer(settings: Mapping[str, str], login: Login) -> Sasl:
+    handler = settings.get("sasl.login.callback.handler.class", _UNSECURED_HANDLER).rpartition(".")[2]
     if handler == _UNSECURED_HANDLER:
         return _parse_unsecured(login)
     if handler != _ISSUED_HANDLER:
-        name = given["sasl.login.callback.handler.class"]
+        name = settings["sasl.login.callback.handler.class"]
         raise InvalidSecurity(
             "sasl.login.callback.handler.class",
             f"{name} is a Java class, which cannot be loaded: use {_ISSUED_HANDLER}",
         )
-    retriever = given.get("sasl.oauthbearer.jwt.retriever.class", _RETRIEVERS[0])
+    retriever = settings.get("sasl.oauthbearer.jwt.retriever.class", _RETRIEVERS[0])
     if retriever.rpartition(".")[2] not in _RETRIEVERS:
         supported = ", ".join(_RETRIEVERS)
         raise InvalidSecurity(
             "sasl.oauthbearer.jwt.retriever.class", f"{retriever} cannot be loaded: use one of {supported}"
         )
-    url = given.get("sasl.oauthbearer.token.endpoint.url")
+    url = settings.get("sasl.oauthbearer.token.endpoint.url")
     if not url or not url.startswith(("http://", "https://", "file:")):
         raise InvalidSecurity("sasl.oauthbearer.token.endpoint.url", "must be a URL with https:, http: or file:")
     own = "sasl.oauthbearer.client.credentials.client."
-    client_id = given.get(own + "id", login.options.get("clientId"))
-    secret = given.get(own + "secret", login.options.get("clientSecret"))
+    client_id = settings.get(own + "id", login.options.get("clientId"))
+    secret = settings.get(own + "secret", login.options.get("clientSecret"))
     if not url.startswith("file:") and (client_id is None or secret is None):
         raise InvalidSecurity(own + "id", f"or {own}secret is missing: set both to request tokens from {url}")
-    timeout = given.get("sasl.login.read.timeout.ms", "10000")
+    timeout = settings.get("sasl.login.read.timeout.ms", "10000")
     if not timeout.isdecimal():
         raise InvalidSecurity("sasl.login.read.timeout.ms", f"must be a number of milliseconds, not {timeout!r}")
     source = TokenSource(
         url,
         client_id or "",
         Password(secret or ""),
-        given.get("sasl.oauthbearer.scope", login.options.get("scope")),
+        settings.get("sasl.oauthbearer.scope", login.options.get("scope")),
         parse_tls({name: value for name, value in login.options.items() if name.startswith("ssl.")}),
         int(timeout) / 1000,
-        given.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true",
+        settings.get("sasl.oauthbearer.header.urlencode", "false").lower() == "true",
     )
     return Sasl(_BEARER, tokens=source, extensions=_prefixed(login, "extension_", str))
 

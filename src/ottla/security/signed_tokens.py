@@ -98,9 +98,9 @@ def _are_scopes(value: object) -> bool:
     """Return whether these are valid scopes, without empty or repeated ones. Their meaning is not checked."""
     if not isinstance(value, str | list):
         return True
-    given = [value] if isinstance(value, str) else value
-    names = [scope.strip() for scope in given if isinstance(scope, str)]
-    return len(names) == len(given) == len({*names}) and all(names)
+    scopes = [value] if isinstance(value, str) else value
+    names = [scope.strip() for scope in scopes if isinstance(scope, str)]
+    return len(names) == len(scopes) == len({*names}) and all(names)
 
 
 @lru_cache(maxsize=_MAX_SOURCES)

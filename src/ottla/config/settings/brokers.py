@@ -63,24 +63,24 @@ class BrokerLayers(NamedTuple):
 
     def combined(self) -> dict[str, str]:
         """Return the given settings of all layers. A higher layer takes precedence under any of a setting's names."""
-        given = with_both_node_ids(self.static)
+        settings = with_both_node_ids(self.static)
         for layer in (self.default, self.broker):
             for name, value in layer.items():
                 # dynamic hours override minutes in the file
                 for other in _SYNONYMS.get(name, ()):
-                    given.pop(other, None)
-                given[name] = value
-        return given
+                    settings.pop(other, None)
+                settings[name] = value
+        return settings
 
 
 def with_both_node_ids(static: Mapping[str, str]) -> dict[str, str]:
     """Return the settings with the node's id under both of its names."""
-    given = dict(static)
-    if "node.id" in given:
-        given.setdefault("broker.id", given["node.id"])
-    elif "broker.id" in given:
-        given["node.id"] = given["broker.id"]
-    return given
+    settings = dict(static)
+    if "node.id" in settings:
+        settings.setdefault("broker.id", settings["node.id"])
+    elif "broker.id" in settings:
+        settings["node.id"] = settings["broker.id"]
+    return settings
 
 
 def broker_setting(name: str) -> Setting | None:
@@ -102,24 +102,24 @@ def broker_synonyms(name: str, layers: BrokerLayers, *, hidden: bool) -> list[Sy
     names = _names(name)
     static = with_both_node_ids(layers.static)
     synonyms = [
-        Synonym(synonym, None if hidden else given[synonym], source)
-        for source, given in (
+        Synonym(synonym, None if hidden else settings[synonym], source)
+        for source, settings in (
             (ConfigSource.DYNAMIC_BROKER, layers.broker),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, layers.default),
             (ConfigSource.STATIC_BROKER, static),
             (ConfigSource.DEFAULT, _defaults(names)),
         )
         for synonym in names
-        if synonym in given
+        if synonym in settings
     ]
     # As in Kafka, omit entries under other names before the first one under the setting's own name.
     first = next((index for index, synonym in enumerate(synonyms) if synonym.name == name), len(synonyms))
     return synonyms[first:]
 
 
-def drop_invalid_settings(given: Mapping[str, str]) -> dict[str, str]:
+def drop_invalid_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings without invalid values, which another release may have stored."""
-    return {name: value for name, value in given.items() if not is_invalid(name, value)}
+    return {name: value for name, value in settings.items() if not is_invalid(name, value)}
 
 
 def is_invalid(name: str, value: str) -> bool:
@@ -146,6 +146,6 @@ def _base_name(name: str) -> str:
 
 
 def _defaults(names: Iterable[str]) -> dict[str, str]:
-    settings = broker_settings()
-    defaults = ((name, settings[name].default) for name in names if name in settings)
+    catalogue = broker_settings()
+    defaults = ((name, catalogue[name].default) for name in names if name in catalogue)
     return {name: default for name, default in defaults if default is not None}

@@ -27,9 +27,9 @@ def group_settings() -> Mapping[str, Setting]:
     return _read(GROUP_ROWS)
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to an unknown one, or None."""
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), None)
+def suggest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that is most similar to an unknown one, or None."""
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.7)), None)
 
 
 def _read(rows: str) -> Mapping[str, Setting]:

@@ -61,7 +61,7 @@ def effective_topic_settings(
 
     Ignores unknown names, which a newer release may have stored. Raises InvalidSetting for an invalid value.
     """
-    layers = tuple(frozenset(given.items()) for given in (dynamic_broker, dynamic_default, broker))
+    layers = tuple(frozenset(layer.items()) for layer in (dynamic_broker, dynamic_default, broker))
     inherited, errors = _inherited(*layers)
     settings = inherited.copy()
     for name, text in topic.items():
@@ -137,10 +137,10 @@ def _inherited(
 
 def _from_broker(setting: Setting, layers: tuple[tuple[ConfigSource, Mapping[str, str]], ...]) -> EffectiveSetting:
     synonyms = SYNONYMS.get(setting.name, ())
-    for source, given in layers:
+    for source, layer in layers:
         for synonym in synonyms:
-            if synonym in given:
-                value = setting.check(_converted(setting.name, synonym, given[synonym]), given_as=synonym)
+            if synonym in layer:
+                value = setting.check(_converted(setting.name, synonym, layer[synonym]), given_as=synonym)
                 return EffectiveSetting(setting, value, source, synonym)
     return EffectiveSetting(setting, setting.default_value, ConfigSource.DEFAULT, setting.name)
 

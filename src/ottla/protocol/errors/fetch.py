@@ -1,6 +1,6 @@
 """Errors of fetching: offsets, fetch sessions, and the acquired records of share groups.
 
-`FetchSessionError` and `ShareSessionError` mean that the session is lost, not the data: the client opens a new one.
+After a `FetchSessionError` or `ShareSessionError` the client opens a new session. No data is lost.
 """
 
 from ottla.protocol.errors.base import ApiError

@@ -1,6 +1,6 @@
 """Errors of coordinators and groups: members and their epochs, committed offsets, topologies of streams groups.
 
-`CoordinatorError` serves transactions and share partitions too: wait, or ask again who coordinates.
+`CoordinatorError` is also for transactions and share partitions. The client should wait, or look up the coordinator.
 """
 
 from ottla.protocol.errors.base import ApiError

@@ -1,6 +1,6 @@
 """Errors of topics and partitions: changes, leadership, leader epochs and log directories.
 
-Every member of `StaleMetadataError` tells a client the same: refresh the metadata, then try again.
+After any `StaleMetadataError` a client should refresh its metadata and try again.
 """
 
 from ottla.protocol.errors.base import ApiError

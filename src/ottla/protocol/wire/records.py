@@ -260,13 +260,13 @@ def build_batch(
     Compaction passes `last_offset_delta` and `max_timestamp` to keep those of the batch whose last or latest records it
     removed. Without records the batch is only a header, which compaction keeps for the producer's state.
     """
-    given = list(records)
-    base_timestamp = given[0].timestamp if given else NO_TIMESTAMP
+    listed = list(records)
+    base_timestamp = listed[0].timestamp if listed else NO_TIMESTAMP
     if delete_horizon is not None:
         base_timestamp = delete_horizon
     if max_timestamp is None:
-        max_timestamp = max((record.timestamp for record in given), default=NO_TIMESTAMP)
-    reached = given[-1].offset - base_offset if given else 0
+        max_timestamp = max((record.timestamp for record in listed), default=NO_TIMESTAMP)
+    reached = listed[-1].offset - base_offset if listed else 0
     if last_offset_delta is None:
         last_offset_delta = reached
     if not 0 <= reached <= last_offset_delta <= MAX_INT32:
@@ -274,20 +274,20 @@ def build_batch(
             f"batch from {base_offset} of {last_offset_delta + 1} offsets, but the last record has delta {reached}"
         )
     attributes = (
-        (compression if given else Compression.NONE)
+        (compression if listed else Compression.NONE)
         | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND else 0)
         | (TRANSACTIONAL_BIT if transactional else 0)
         | (CONTROL_BIT if control else 0)
         | (DELETE_HORIZON_BIT if delete_horizon is not None else 0)
     )
-    payload = _encode(given, base_offset, base_timestamp)
+    payload = _encode(listed, base_offset, base_timestamp)
     batch = bytearray(HEADER_BYTES)
-    batch += compress(compression, payload, level) if given and compression else payload
+    batch += compress(compression, payload, level) if listed and compression else payload
     length = len(batch) - LENGTH_PREFIX_BYTES
     try:
         HEADER.pack_into(
             batch, 0, base_offset, length, leader_epoch, 2, 0, attributes, last_offset_delta,
-            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(given),
+            base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, len(listed),
         )  # fmt: skip
     except struct.error as error:
         raise ProtocolError(f"batch header field out of range: {error}") from None

@@ -213,11 +213,11 @@ class _Writer:
         line(1, "tags = [] if struct.unknown_tags is None else list(struct.unknown_tags.items())", where)
         for member in shape.tagged:
             value = f"struct.{member.name}"
-            given = f"not ({self._is_default(value, member)})"
+            condition = f"not ({self._is_default(value, member)})"
             if member.optional:
                 assert isinstance(member.shape, Struct)
-                given += f" and {value} != {self._default_struct(member.shape.cls())}"
-            line(1, f"if {given}:", where)
+                condition += f" and {value} != {self._default_struct(member.shape.cls())}"
+            line(1, f"if {condition}:", where)
             line(2, "chunks = []", where)
             line(2, "add = chunks.append", where)
             within = f"{path}{member.name}"
