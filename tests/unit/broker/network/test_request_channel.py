@@ -275,17 +275,21 @@ def test_threads_follow_the_size_of_their_pool() -> None:
             assert gate.wait(10)
 
         tasks = [asyncio.create_task(pool.in_thread(wait)) for _ in range(4)]
+        while len(started) < 1:
+            await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)
         assert (len(started), len(pool.threads), pool.request_channel.held) == (1, 1, 1)
         pool.resize(3)
+        while len(started) < 3:
+            await asyncio.sleep(0.001)
         await asyncio.sleep(0.05)
         assert (len(started), len(pool.threads), pool.request_channel.held) == (3, 3, 3)
         pool.resize(2)
         gate.set()
         await asyncio.gather(*tasks)
         assert (len(started), pool.request_channel.busy) == (4, 0)
-        await asyncio.sleep(0.05)
-        assert len(pool.threads) == 2
+        while len(pool.threads) > 2:
+            await asyncio.sleep(0.001)
         pool.close()
         with pytest.raises(RuntimeError, match="stopping"):
             await pool.in_thread(wait)
