@@ -26,7 +26,7 @@ _version = struct.Struct(">h")
 @endpoint(ApiKey.ENVELOPE, on=CONTROLLER, guard=of_cluster(Operation.CLUSTER_ACTION))
 def envelope(call: Call[ControllerNode], request: EnvelopeRequest) -> Later:
     """Handle the request inside for the client that sent it to the broker."""
-    client = call.client.forwarded()
+    client = call.client.make_forwarded_client()
     client.principal, client.has_token = _principal(request.request_principal)
     client.address = _address(request.client_host_address)
     data = bytes(request.request_data)

@@ -33,7 +33,7 @@ class Exchange(Protocol):
     def keep(self) -> None: ...
 
 
-class Answering(Protocol):
+class Responder(Protocol):
     """Turns the response of a handler into the outcome of its request."""
 
     def finish(self, call: Call[Any], response: Any, error: Exception | None = None, /) -> None:
@@ -79,7 +79,7 @@ class Client:
         self.is_forwarded = False
         """Whether a broker forwarded the request: the connection is then the broker's, the rest is the client's."""
 
-    def forwarded(self) -> Client:
+    def make_forwarded_client(self) -> Client:
         """Return a client whose request this client, a broker, forwarded over its own connection."""
         client = Client(self.address, self.listener)
         client.software_name, client.software_version = self.software_name, self.software_version
@@ -103,14 +103,14 @@ class Call(Generic[N]):
     """One request being handled. `node` holds the services of the broker or controller that handles it."""
 
     __slots__ = (
-        "_answering",
-        "_exchange",
+        "_responder",
         "amend",
         "answers",
         "api_key",
         "client",
         "client_id",
         "correlation_id",
+        "exchange",
         "node",
         "request",
         "route",
@@ -129,7 +129,7 @@ class Call(Generic[N]):
         client_id: str | None,
         client: Client,
         exchange: Exchange,
-        answering: Answering,
+        responder: Responder,
     ) -> None:
         self.node = node
         self.route = route
@@ -142,16 +142,16 @@ class Call(Generic[N]):
         """Set by a guard, to add errors to the response for what the client may not touch."""
         self.answers: Answers
         """What a slow authorizer has decided about this request; unset before the authorizer is asked."""
-        self._exchange = exchange
-        self._answering = answering
+        self.exchange = exchange
+        self._responder = responder
 
     def answer(self, response: Any) -> None:
         """Answer a call whose handler returned LATER."""
-        self._answering.finish(self, response)
+        self._responder.finish(self, response)
 
     def fail(self, error: Exception) -> None:
         """Answer a call whose handler returned LATER with an error."""
-        self._answering.finish_failed(self, error)
+        self._responder.finish_failed(self, error)
 
     def learn(self, answers: Answers) -> None:
         """Add what the authorizer decided."""
@@ -159,11 +159,7 @@ class Call(Generic[N]):
 
     def keep_bytes(self) -> None:
         """Keep the request's records valid after the handler returns."""
-        self._exchange.keep()
-
-    @property
-    def exchange(self) -> Exchange:
-        return self._exchange
+        self.exchange.keep()
 
     @property
     def api_name(self) -> str:
