@@ -145,31 +145,31 @@ class Walk:
         )
 
     def delete_topic(self) -> None:
-        if placed := self.some_partition():
-            state = DeleteTopicState(topic_id=placed.topic.id)
+        if topic_partition := self.some_partition():
+            state = DeleteTopicState(topic_id=topic_partition.topic.id)
             self.cluster.ask(delete_topics, DeleteTopicsRequest(topics=[state]))
 
     def add_partitions(self) -> None:
-        if placed := self.some_partition():
+        if topic_partition := self.some_partition():
             topic = CreatePartitionsTopic(
-                name=placed.topic.name, count=len(placed.topic.partitions) + 1, assignments=None
+                name=topic_partition.topic.name, count=len(topic_partition.topic.partitions) + 1, assignments=None
             )
             request = CreatePartitionsRequest(topics=[topic])
             self.cluster.ask(create_partitions, request, random=self.random)
 
     def alter_isr(self) -> None:
         """Let a leader expand or shrink an ISR, with epochs that may be stale."""
-        placed = self.some_partition()
-        if placed is None or not placed.partition.has_leader:
+        topic_partition = self.some_partition()
+        if topic_partition is None or not topic_partition.partition.has_leader:
             return
-        partition = placed.partition
+        partition = topic_partition.partition
         isr = {partition.leader, *(each for each in partition.replicas if self.random.random() < 0.7)}
         recovery = partition.leader_recovery
         if recovery and self.random.random() < 0.7:
             recovery = 0
         epochs = self.cluster.epochs
         data = alter.PartitionData(
-            partition_index=placed.number,
+            partition_index=topic_partition.number,
             leader_epoch=partition.leader_epoch - (self.random.random() < 0.05),
             partition_epoch=partition.partition_epoch + self.random.choice([0] * 20 + [-1, 1]),
             new_isr_with_epochs=[
@@ -180,10 +180,10 @@ class Walk:
         request = alter.AlterPartitionRequest(
             broker_id=partition.leader,
             broker_epoch=epochs[partition.leader],
-            topics=[alter.TopicData(topic_id=placed.topic.id, partitions=[data])],
+            topics=[alter.TopicData(topic_id=topic_partition.topic.id, partitions=[data])],
         )
         answer = self.cluster.ask(alter_partition, request).topics[0].partitions[0]
-        now = self.cluster.partition(placed.topic.name, placed.number)
+        now = self.cluster.partition(topic_partition.topic.name, topic_partition.number)
         if answer.error_code == 0:
             assert (answer.leader_id, answer.leader_epoch) == (now.leader, now.leader_epoch)
             assert (tuple(answer.isr), answer.partition_epoch) == (now.isr, now.partition_epoch)
@@ -191,16 +191,16 @@ class Walk:
             assert now == partition
 
     def reassign(self) -> None:
-        placed = self.some_partition()
+        topic_partition = self.some_partition()
         known = sorted(self.cluster.image.brokers)
-        if placed is None or not known:
+        if topic_partition is None or not known:
             return
         wanted = self.random.sample(known, self.random.randrange(1, min(4, len(known)) + 1))
         target = ReassignablePartition(
-            partition_index=placed.number, replicas=None if self.random.random() < 0.25 else wanted
+            partition_index=topic_partition.number, replicas=None if self.random.random() < 0.25 else wanted
         )
         request = AlterPartitionReassignmentsRequest(
-            topics=[ReassignableTopic(name=placed.topic.name, partitions=[target])],
+            topics=[ReassignableTopic(name=topic_partition.topic.name, partitions=[target])],
             allow_replication_factor_change=self.random.random() < 0.8,
         )
         self.cluster.ask(alter_partition_reassignments, request)
@@ -312,10 +312,10 @@ def finish(walk: Walk) -> None:
     for broker in BROKERS:
         cluster.register(broker, log_dirs=[directory(broker, number) for number in (0, 1)])
         assert not cluster.beat(broker).is_fenced
-    for placed in every_led(cluster.image):
-        partition, epochs = placed.partition, cluster.epochs
+    for topic_partition in every_led(cluster.image):
+        partition, epochs = topic_partition.partition, cluster.epochs
         data = alter.PartitionData(
-            partition_index=placed.number,
+            partition_index=topic_partition.number,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             new_isr_with_epochs=[
@@ -325,11 +325,11 @@ def finish(walk: Walk) -> None:
         request = alter.AlterPartitionRequest(
             broker_id=partition.leader,
             broker_epoch=epochs[partition.leader],
-            topics=[alter.TopicData(topic_id=placed.topic.id, partitions=[data])],
+            topics=[alter.TopicData(topic_id=topic_partition.topic.id, partitions=[data])],
         )
         answer = cluster.apply(alter_partition(cluster.view, request)).topics[0].partitions[0]
         assert answer.error_code in (0, NewLeaderElected.code)
-        assert cluster.partition(placed.topic.name, placed.number).isr
+        assert cluster.partition(topic_partition.topic.name, topic_partition.number).isr
     listed = list_partition_reassignments(cluster.view, ListPartitionReassignmentsRequest(topics=None))
     for topic in listed.topics:
         for each in topic.partitions:

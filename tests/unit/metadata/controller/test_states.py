@@ -99,7 +99,7 @@ def test_an_illegal_step_is_an_assertion_error(old: ReplicaState, new: ReplicaSt
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "way"),
+    ("old", "new", "steps"),
     [
         (ReplicaState.NON_EXISTENT, ONLINE, (NEW, ONLINE)),
         (ReplicaState.NON_EXISTENT, OFFLINE, (NEW, OFFLINE)),
@@ -108,8 +108,10 @@ def test_an_illegal_step_is_an_assertion_error(old: ReplicaState, new: ReplicaSt
         (ONLINE, ONLINE, ()),
     ],
 )
-def test_one_image_may_hold_several_steps(old: ReplicaState, new: ReplicaState, way: tuple[ReplicaState, ...]) -> None:
-    assert find_steps(old, new) == way
+def test_one_image_may_hold_several_steps(
+    old: ReplicaState, new: ReplicaState, steps: tuple[ReplicaState, ...]
+) -> None:
+    assert find_steps(old, new) == steps
 
 
 @pytest.mark.parametrize(("old", "new"), [(ONLINE, NEW), (OFFLINE, NEW), (STARTED, OFFLINE), (SUCCESSFUL, ONLINE)])

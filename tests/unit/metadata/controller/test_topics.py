@@ -309,11 +309,11 @@ def test_placement_is_even_and_each_rack_gets_one_before_any_gets_two(seed: int)
     cluster = Cluster()
     for broker in range(6):
         cluster.start(broker, rack="abc"[broker % 3])
-    placed = ReplicaPlacer(usable_brokers(cluster.view)).place(60, 3, Random(seed))
-    for replicas in placed:
+    assignments = ReplicaPlacer(usable_brokers(cluster.view)).place(60, 3, Random(seed))
+    for replicas in assignments:
         assert {broker % 3 for broker in replicas} == {0, 1, 2}
-    leaders = Counter(replicas[0] for replicas in placed)
-    held = Counter(broker for replicas in placed for broker in replicas)
+    leaders = Counter(replicas[0] for replicas in assignments)
+    held = Counter(broker for replicas in assignments for broker in replicas)
     assert max(leaders.values()) - min(leaders.values()) <= 6
     assert set(held.values()) == {30}
 

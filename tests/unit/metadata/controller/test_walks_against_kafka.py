@@ -37,9 +37,9 @@ class FaithfulWalk(Walk):
 
     def reassign(self) -> None:
         state = self.random.getstate()
-        placed = self.some_partition()
+        topic_partition = self.some_partition()
         self.random.setstate(state)
-        if placed is not None and not placed.partition.is_reassigning:
+        if topic_partition is not None and not topic_partition.partition.is_reassigning:
             super().reassign()
 
     def configure(self) -> None:
@@ -50,9 +50,9 @@ class FaithfulWalk(Walk):
     def add_partitions(self) -> None:
         """Add partitions only if all have the same replication factor: Kafka takes that of any partition."""
         state = self.random.getstate()
-        placed = self.some_partition()
+        topic_partition = self.some_partition()
         self.random.setstate(state)
-        if placed is not None and len({len(each.replicas) for each in placed.topic.partitions}) == 1:
+        if topic_partition is not None and len({len(each.replicas) for each in topic_partition.topic.partitions}) == 1:
             super().add_partitions()
 
     def lose_directory(self) -> None:

@@ -63,7 +63,7 @@ class Story:
         self.topics: dict[bytes, tuple[str, list[int]]] = {}
         """Name, and the number of replicas of each partition."""
         self.acls: list[bytes] = []
-        self.made = 0
+        self.count = 0
         self.kinds = [
             *(self.broker, self.broker_change, self.fencing, self.unregister, self.controller),
             *(self.topic, self.topic, self.partition, self.change, self.change, self.change, self.remove_topic),
@@ -82,9 +82,9 @@ class Story:
         return [self.beginning(), *(self.random.choice(self.kinds)() for _ in range(count))]
 
     def id(self) -> bytes:
-        self.made += 1
+        self.count += 1
         # Kafka sorts UUIDs as two signed numbers, and both can be negative.
-        return self.random.choice((b"\x00", b"\x7f", b"\xff")) + bytes(6) + self.made.to_bytes(9, "big")
+        return self.random.choice((b"\x00", b"\x7f", b"\xff")) + bytes(6) + self.count.to_bytes(9, "big")
 
     def maybe(self, chance: float = 0.5) -> bool:
         return self.random.random() < chance
@@ -99,8 +99,8 @@ class Story:
 
     def broker(self) -> list[object]:
         broker_id = self.random.randrange(BROKERS)
-        self.made += 1
-        epoch = self.epochs[broker_id] = self.made
+        self.count += 1
+        epoch = self.epochs[broker_id] = self.count
         record = RegisterBrokerRecord(
             broker_id=broker_id,
             incarnation_id=self.id(),
@@ -158,7 +158,7 @@ class Story:
                 incarnation_id=self.id(),
                 zk_migration_ready=self.maybe(),
                 end_points=[ControllerEndpoint(name="C", host="c", port=9093, security_protocol=1)],
-                features=[ControllerFeature(name="x", min_supported_version=0, max_supported_version=self.made)],
+                features=[ControllerFeature(name="x", min_supported_version=0, max_supported_version=self.count)],
             )
         ]
 
@@ -169,8 +169,8 @@ class Story:
             return self.remove_topic()
         topic_id = self.id()
         self.topics[topic_id] = (self.random.choice(free), [])
-        made = TopicRecord(name=self.topics[topic_id][0], topic_id=topic_id)
-        return [made, *(self.new_partition(topic_id) for _ in range(self.random.randint(0, 3)))]
+        record = TopicRecord(name=self.topics[topic_id][0], topic_id=topic_id)
+        return [record, *(self.new_partition(topic_id) for _ in range(self.random.randint(0, 3)))]
 
     def new_partition(self, topic_id: bytes) -> PartitionRecord:
         replicas = self.some()

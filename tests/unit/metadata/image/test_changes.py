@@ -37,10 +37,10 @@ def after(image: Image, *records: object) -> Changes:
 
 
 def test_new_partitions_are_led_or_followed() -> None:
-    made = Changes.between(replay([]), partitions([1, 2], [2, 1], [3])).for_broker(1)
-    assert (numbers(made.leading), numbers(made.elected), numbers(made.following)) == ([0], [0], [1])
-    assert numbers(made.moved) == [0, 1]
-    assert made.deleted == ()
+    changes = Changes.between(replay([]), partitions([1, 2], [2, 1], [3])).for_broker(1)
+    assert (numbers(changes.leading), numbers(changes.elected), numbers(changes.following)) == ([0], [0], [1])
+    assert numbers(changes.moved) == [0, 1]
+    assert changes.deleted == ()
 
 
 def test_a_leader_is_elected_when_its_epoch_is_new() -> None:
@@ -69,9 +69,9 @@ def test_replicas_are_deleted_with_their_topic_or_alone() -> None:
     image = partitions([1, 2], [2, 3], [1])
     moved = after(image, PartitionChangeRecord(partition_id=0, topic_id=TOPIC, replicas=[2, 3])).for_broker(1)
     assert numbers(moved.deleted) == [0]
-    gone = after(image, RemoveTopicRecord(topic_id=TOPIC))
-    assert numbers(gone.for_broker(1).deleted) == [0, 2]
-    assert [topic.name for topic in gone.topics_deleted] == ["t"]
+    deletion = after(image, RemoveTopicRecord(topic_id=TOPIC))
+    assert numbers(deletion.for_broker(1).deleted) == [0, 2]
+    assert [topic.name for topic in deletion.topics_deleted] == ["t"]
 
 
 def test_partitions_of_a_name_include_a_recreated_topic() -> None:
@@ -79,8 +79,8 @@ def test_partitions_of_a_name_include_a_recreated_topic() -> None:
     other = [TopicRecord(name="u", topic_id=uuid(2)), PartitionRecord(partition_id=0, topic_id=uuid(2), replicas=[1])]
     again = [TopicRecord(name="t", topic_id=uuid(3)), PartitionRecord(partition_id=0, topic_id=uuid(3), replicas=[1])]
     assert after(image, *other).partitions_of("t") == ()
-    made = after(image, RemoveTopicRecord(topic_id=TOPIC), *other, *again).partitions_of("t")
-    assert sorted((change.topic.id, change.number, change.new is None) for change in made) == [
+    changes = after(image, RemoveTopicRecord(topic_id=TOPIC), *other, *again).partitions_of("t")
+    assert sorted((change.topic.id, change.number, change.new is None) for change in changes) == [
         (TOPIC, 0, True),
         (TOPIC, 1, True),
         (uuid(3), 0, False),

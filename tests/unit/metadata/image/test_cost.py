@@ -63,9 +63,9 @@ def test_only_a_used_placement_costs_time() -> None:
     for is_placed in (False, True):
         if is_placed:
             image.placement  # noqa: B018 (made, it is followed)
-        made = list(topic(7, partitions=500))
-        costs.append(lines_run(partial(replay, made, image)))
-        after = replay(made, image)
+        records = list(topic(7, partitions=500))
+        costs.append(lines_run(partial(replay, records, image)))
+        after = replay(records, image)
     assert costs[1] - costs[0] < 50
     assert lines_run(lambda: after.placement) > 500
     assert lines_run(lambda: after.placement) < 10

@@ -21,7 +21,7 @@ sources = st.randoms(use_true_random=False)
 levels = st.sampled_from(sorted(METADATA_VERSIONS))
 
 
-def told(source: random.Random, steps: int, level: int = 30) -> list[list[object]]:
+def random_story(source: random.Random, steps: int, level: int = 30) -> list[list[object]]:
     return Story(source, level=level).steps(steps)
 
 
@@ -33,7 +33,7 @@ def without_order(changes: Sequence[object]) -> Counter[object]:
 @given(sources, st.integers(0, 60), levels)
 @settings(max_examples=40, deadline=None)
 def test_a_snapshot_restores_the_image(source: random.Random, steps: int, level: int) -> None:
-    image = replay([record for step in told(source, steps, level) for record in step])
+    image = replay([record for step in random_story(source, steps, level) for record in step])
     assert replay(list(snapshot_records(image))) == image
     assert replay([decode_record(encode_record(*pair))[0] for pair in versioned_snapshot_records(image)]) == image
 
@@ -41,7 +41,7 @@ def test_a_snapshot_restores_the_image(source: random.Random, steps: int, level:
 @given(sources, st.integers(0, 60), st.integers(1, 9))
 @settings(max_examples=40, deadline=None)
 def test_deltas_of_any_size_give_the_same_image(source: random.Random, steps: int, size: int) -> None:
-    story = told(source, steps)
+    story = random_story(source, steps)
     image: Image = EMPTY
     for start in range(0, len(story), size):
         image = replay([record for step in story[start : start + size] for record in step], image)
@@ -52,7 +52,7 @@ def test_deltas_of_any_size_give_the_same_image(source: random.Random, steps: in
 @example(random.Random(56), 40, 10)  # a topic with configs is removed together with other config changes
 @settings(max_examples=40, deadline=None)
 def test_a_delta_reports_its_changes(source: random.Random, before: int, size: int) -> None:
-    story = told(source, before + size)
+    story = random_story(source, before + size)
     old = replay([record for step in story[:before] for record in step])
     delta = Delta(old)
     for step in story[before:]:
@@ -87,7 +87,7 @@ def test_a_delta_reports_its_changes(source: random.Random, before: int, size: i
 def test_the_placement_follows_the_partitions(source: random.Random, steps: int) -> None:
     image: Image = EMPTY
     assert image.placement == build_placement([])
-    for step in told(source, steps):
+    for step in random_story(source, steps):
         image = replay(step, image)
         if source.random() < 0.5:
             image.placement  # noqa: B018 (from its first use on, every delta updates it)
@@ -114,8 +114,8 @@ def test_the_placement_follows_the_partitions(source: random.Random, steps: int)
             ("elr", image.partitions_in_elr(broker)),
             ("leader", image.partitions_of(image.placement.leaders.get(broker, NO_ENTRIES))),
         ):
-            placed = [(each.topic.id, each.number) for each in found]
-            assert placed == sorted(expected[kind, broker])
+            partitions = [(each.topic.id, each.number) for each in found]
+            assert partitions == sorted(expected[kind, broker])
         assert count_partitions(image.placement.replicas.get(broker, NO_ENTRIES)) == len(expected["replica", broker])
     assert [(p.topic.id, p.number) for p in image.partitions_without_leader()] == sorted(expected["leader", -1])
     assert [(p.topic.id, p.number) for p in image.partitions_of(image.placement.reassigning)] == sorted(

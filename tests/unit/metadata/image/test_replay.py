@@ -28,7 +28,7 @@ RIGHT = b"\x01" + bytes(15)
 
 
 def a_topic(*, name: str = "t", topic_id: bytes = TOPIC, partitions: int = 1) -> list[object]:
-    made = [
+    records = [
         r.PartitionRecord(
             partition_id=number,
             topic_id=topic_id,
@@ -41,7 +41,7 @@ def a_topic(*, name: str = "t", topic_id: bytes = TOPIC, partitions: int = 1) ->
         )
         for number in range(partitions)
     ]
-    return [r.TopicRecord(name=name, topic_id=topic_id), *made]
+    return [r.TopicRecord(name=name, topic_id=topic_id), *records]
 
 
 def changed(**fields: object) -> Partition:
@@ -49,9 +49,9 @@ def changed(**fields: object) -> Partition:
     record = r.PartitionChangeRecord(partition_id=0, topic_id=TOPIC)
     for name, value in fields.items():
         setattr(record, name, value)
-    found = replay([*a_topic(), record]).partition("t", 0)
-    assert found is not None
-    return found
+    result = replay([*a_topic(), record]).partition("t", 0)
+    assert result is not None
+    return result
 
 
 def a_broker(*, epoch: int = 5, **fields: object) -> list[object]:
@@ -62,9 +62,9 @@ def a_broker(*, epoch: int = 5, **fields: object) -> list[object]:
 
 
 def broker(*records: object) -> Broker:
-    found = replay(records).broker(1)
-    assert found is not None
-    return found
+    result = replay(records).broker(1)
+    assert result is not None
+    return result
 
 
 def test_a_topic_is_found_by_name_and_by_id() -> None:
@@ -112,8 +112,8 @@ def test_an_empty_list_is_a_change_and_none_is_not() -> None:
     assert (partition.isr, partition.removing, partition.adding, partition.elr) == ((), (3,), (2,), (1,))
     image = replay([*a_topic(), r.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, eligible_leader_replicas=[1])])
     kept = replay([r.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, last_known_elr=[2])], image)
-    gone = replay([r.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, eligible_leader_replicas=[])], image)
-    assert [found.elr for each in (kept, gone) if (found := each.partition("t", 0))] == [(1,), ()]
+    cleared = replay([r.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, eligible_leader_replicas=[])], image)
+    assert [result.elr for each in (kept, cleared) if (result := each.partition("t", 0))] == [(1,), ()]
 
 
 def test_replicas_without_directories_need_as_many_as_there_were() -> None:
@@ -130,9 +130,9 @@ def test_unknown_directories_fit_any_number_of_replicas() -> None:
     assert isinstance(partition, r.PartitionRecord)
     partition.directories = []
     grown = replay([topic, partition, r.PartitionChangeRecord(partition_id=0, topic_id=TOPIC, replicas=[1, 2, 3, 4])])
-    found = grown.partition("t", 0)
-    assert found is not None
-    assert found.directories == (DIRECTORY_MIGRATING,) * 4
+    result = grown.partition("t", 0)
+    assert result is not None
+    assert result.directories == (DIRECTORY_MIGRATING,) * 4
 
 
 def test_an_unclean_election_marks_the_partition_until_it_recovered() -> None:
@@ -201,7 +201,7 @@ def test_a_record_that_does_not_fit_is_rejected(record: object) -> None:
 
 
 def test_a_broker_registers() -> None:
-    found = broker(
+    result = broker(
         *a_broker(
             end_points=[r.BrokerEndpoint(name="A", host="h", port=9092, security_protocol=3)],
             features=[r.BrokerFeature(name="f", min_supported_version=1, max_supported_version=2)],
@@ -210,7 +210,7 @@ def test_a_broker_registers() -> None:
             cordoned_log_dirs=[RIGHT, LEFT],
         )
     )
-    assert found == Broker(
+    assert result == Broker(
         id=1,
         epoch=5,
         incarnation_id=uuid(1),
@@ -228,23 +228,23 @@ def test_a_later_registration_replaces_the_earlier_one() -> None:
 
 
 def test_brokers_are_fenced_unfenced_and_unregistered() -> None:
-    made = a_broker(fenced=True)
-    assert not broker(*made, r.UnfenceBrokerRecord(id=1, epoch=5)).fenced
-    assert broker(*made, r.UnfenceBrokerRecord(id=1, epoch=5), r.FenceBrokerRecord(id=1, epoch=5)).fenced
-    assert not broker(*made, r.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1)).fenced
-    assert not replay([*made, r.UnregisterBrokerRecord(broker_id=1, broker_epoch=5)]).brokers
+    records = a_broker(fenced=True)
+    assert not broker(*records, r.UnfenceBrokerRecord(id=1, epoch=5)).fenced
+    assert broker(*records, r.UnfenceBrokerRecord(id=1, epoch=5), r.FenceBrokerRecord(id=1, epoch=5)).fenced
+    assert not broker(*records, r.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1)).fenced
+    assert not replay([*records, r.UnregisterBrokerRecord(broker_id=1, broker_epoch=5)]).brokers
     assert replay([r.UnregisterBrokerRecord(broker_id=1)]) == replay([])
 
 
 def test_a_registration_change_keeps_other_fields() -> None:
-    made = a_broker(fenced=True, log_dirs=[LEFT], cordoned_log_dirs=[LEFT])
+    records = a_broker(fenced=True, log_dirs=[LEFT], cordoned_log_dirs=[LEFT])
     change = r.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5)
-    assert broker(*made, change) == broker(*made)
+    assert broker(*records, change) == broker(*records)
     change.in_controlled_shutdown, change.log_dirs, change.cordoned_log_dirs = 1, [RIGHT, LEFT], []
-    found = broker(*made, change)
-    assert found.fenced
-    assert found.in_controlled_shutdown
-    assert (found.log_dirs, found.cordoned_log_dirs) == ((LEFT, RIGHT), ())
+    result = broker(*records, change)
+    assert result.fenced
+    assert result.in_controlled_shutdown
+    assert (result.log_dirs, result.cordoned_log_dirs) == ((LEFT, RIGHT), ())
 
 
 @pytest.mark.parametrize(("field", "value"), [("broker_epoch", 4), ("fenced", 2), ("in_controlled_shutdown", -1)])

@@ -27,10 +27,10 @@ from tests.support.one_controller import ME, OneController
 
 @pytest.fixture
 def controller() -> OneController:
-    made = OneController()
-    made.run(3000)
-    made.join(ME)
-    return made
+    active_controller = OneController()
+    active_controller.run(3000)
+    active_controller.join(ME)
+    return active_controller
 
 
 def creation(*names: str, timeout_ms: int = 30_000) -> CreateTopicsRequest:
@@ -51,11 +51,11 @@ def test_a_created_topic_is_in_the_image_when_the_request_is_answered(controller
 def test_the_placement_exists_before_a_broker_fails(
     controller: OneController, life: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked_at: list[int] = []
+    visited: list[int] = []
 
-    def counted(topics: Iterable[Topic]) -> Placement:
+    def count_topics(topics: Iterable[Topic]) -> Placement:
         topics = list(topics)
-        looked_at.append(len(topics))
+        visited.append(len(topics))
         return build_placement(topics)
 
     for number in range(3):
@@ -63,11 +63,11 @@ def test_the_placement_exists_before_a_broker_fails(
     if life == "next":
         controller = OneController(controller.crash())
         controller.run(3000)
-    monkeypatch.setattr("ottla.metadata.image.image.build_placement", counted)
+    monkeypatch.setattr("ottla.metadata.image.image.build_placement", count_topics)
     controller.run(10_000)  # without a heartbeat
     assert controller.image.brokers[ME].fenced
     assert {each.leader for topic in controller.image.topics.values() for each in topic.partitions} == {-1}
-    assert looked_at == [], "all partitions were looked at when it failed"
+    assert visited == [], "all partitions were looked at when it failed"
 
 
 def test_the_placement_is_built_after_the_response(controller: OneController, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,11 +75,11 @@ def test_the_placement_is_built_after_the_response(controller: OneController, mo
     answered: list[bool] = []
     updated = Placement.apply
 
-    def noted(self: Placement, moves: Iterable[PartitionMove]) -> Placement:
+    def note(self: Placement, moves: Iterable[PartitionMove]) -> Placement:
         answered.append(future.done())
         return updated(self, moves)
 
-    monkeypatch.setattr(Placement, "apply", noted)
+    monkeypatch.setattr(Placement, "apply", note)
     future = controller.submit(creation("t"))
     controller.run(0)
     assert answered == [True]
@@ -230,10 +230,10 @@ def test_heartbeats_show_which_brokers_have_removed_deleted_replicas(controller:
 def test_states_are_updated_after_the_response(controller: OneController, monkeypatch: pytest.MonkeyPatch) -> None:
     answered: list[bool] = []
 
-    def noted(changes: object) -> None:
+    def note(changes: object) -> None:
         answered.append(future.done())
 
-    monkeypatch.setattr(controller.active.states, "follow", noted)
+    monkeypatch.setattr(controller.active.states, "follow", note)
     future = controller.submit(creation("t"))
     controller.run(0)
     assert answered == [True]
