@@ -17,7 +17,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class Slow:
-    """A background that does nothing until told to."""
+    """A background that runs its work on demand."""
 
     def __init__(self) -> None:
         self.work: list[Callable[[], None]] = []

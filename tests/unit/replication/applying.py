@@ -1,4 +1,4 @@
-"""Records of the metadata log, one batch after the other, as partitions are told of them."""
+"""Records of the metadata log, one batch after the other, as partitions receive them."""
 
 from ottla.metadata.image.loader import MetadataLoader
 from ottla.replication.partitions import Partitions

@@ -36,7 +36,7 @@ def test_nothing_is_lost_whatever_happens_to_brokers(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_one_machine_after_the_other_may_lose_its_power(seed: int) -> None:
+def test_brokers_may_lose_power_one_after_another(seed: int) -> None:
     world = World(seed)
     world.create(TOPIC, partitions=2, configs={"min.insync.replicas": "2"})
     for partition in range(2):
@@ -74,7 +74,7 @@ def test_partitions_move_while_brokers_come_and_go(seed: int) -> None:
     assert writer.acknowledged
 
 
-def test_a_leader_that_lost_what_it_wrote_in_its_term_gets_it_back() -> None:
+def test_a_leader_that_lost_records_of_its_epoch_gets_them_back() -> None:
     world = World(seed=1)
     world.create(TOPIC)
     world.write(TOPIC, 0)

@@ -126,7 +126,7 @@ def test_a_diverging_epoch_and_a_preferred_replica_are_news(news: PartitionData)
     assert go_on(sessions, session_id, 1, changed={1: news}) == [1]
 
 
-def test_after_an_error_the_partition_is_told_of_again() -> None:
+def test_after_an_error_the_partition_is_sent_again() -> None:
     sessions = cache()
     session_id = start(sessions, 0, 1)
     error = PartitionData(partition_index=1, error_code=6, high_watermark=-1, log_start_offset=-1, records=b"")
@@ -181,7 +181,7 @@ def test_epochs_wrap_to_one() -> None:
     assert sessions.sessions[session_id].epoch == 1
 
 
-def test_a_session_by_names_is_not_gone_on_with_by_ids() -> None:
+def test_a_session_by_names_cannot_continue_by_ids() -> None:
     sessions = cache()
     session_id = start(sessions, 0)
     with pytest.raises(FetchSessionTopicIdMismatch):
@@ -251,7 +251,7 @@ def test_a_partition_named_twice_counts_once() -> None:
     assert len(sessions.begin(asked, VERSION, 0).partitions) == 1
 
 
-def test_a_fetch_looks_at_what_changed_and_at_nothing_else() -> None:
+def test_a_fetch_reads_only_changed_partitions() -> None:
     sessions = cache()
     session_id = start(sessions, *range(1000))
     assert go_on(sessions, session_id, 1) == [], "each partition is looked at once more"
@@ -268,7 +268,7 @@ def test_a_fetch_looks_at_what_changed_and_at_nothing_else() -> None:
     assert numbers(sessions.begin(asked, VERSION, 0)) == [500], "a partition that the client describes again"
 
 
-def test_what_was_not_sent_after_all_is_sent_again() -> None:
+def test_an_unsent_answer_is_sent_again() -> None:
     sessions = cache()
     session_id = start(sessions, 0, 1)
     go_on(sessions, session_id, 1)

@@ -41,7 +41,7 @@ EPOCH_OF_BROKER = 7
 
 
 class Held:
-    """A throttle that does as it is told."""
+    """A throttle that is switched by hand."""
 
     def __init__(self) -> None:
         self.is_reached = False
@@ -132,24 +132,24 @@ def failed(error: type) -> PartitionData:
     return PartitionData(error_code=error.code, high_watermark=-1, log_start_offset=-1, records=b"")  # type: ignore[attr-defined]
 
 
-def told(request: FetchRequest) -> list[FetchPartition]:
+def partitions_of(request: FetchRequest) -> list[FetchPartition]:
     return [part for topic in request.topics for part in topic.partitions]
 
 
-def test_the_first_fetch_names_everything_and_those_after_it_what_changed(bench: Bench) -> None:
+def test_the_first_fetch_names_everything_and_later_ones_the_changes(bench: Bench) -> None:
     log = bench.follow(partitions=3)
     first = bench.fetch()
-    assert (first.session_id, first.session_epoch, len(told(first))) == (0, 0, 3)
+    assert (first.session_id, first.session_epoch, len(partitions_of(first))) == (0, 0, 3)
     assert first.replica_state is not None
     assert (first.replica_state.replica_id, first.replica_state.replica_epoch) == (ME, EPOCH_OF_BROKER)
     bench.answer(data(batch(0), batch(1)), data(partition_index=1), data(partition_index=2))
     assert log.log_end_offset == 2
     second = bench.fetch()
     assert (second.session_id, second.session_epoch) == (5, 1)
-    (part,) = told(second)
+    (part,) = partitions_of(second)
     assert (part.partition, part.fetch_offset, part.last_fetched_epoch, part.current_leader_epoch) == (0, 2, 0, 0)
     bench.answer()
-    assert told(bench.fetch()) == []
+    assert partitions_of(bench.fetch()) == []
 
 
 def test_nothing_is_asked_before_the_broker_is_registered(bench: Bench) -> None:
@@ -171,7 +171,7 @@ def test_high_watermark_and_log_start_follow_the_leaders(bench: Bench) -> None:
     assert log.high_watermark == 3, "what was promised once stays so"
 
 
-def test_what_comes_during_a_long_fetch_does_not_wait_for_it(bench: Bench) -> None:
+def test_partitions_added_during_a_long_fetch_do_not_wait_for_it(bench: Bench) -> None:
     bench.follow("t")
     bench.fetch()
     log = bench.follow("new")
@@ -200,11 +200,11 @@ def test_logs_that_part_are_cut_where_they_do(bench: Bench) -> None:
     bench.broker.change("t", leader=LEADER, isr=[LEADER])
     bench.fetcher.remove((bench.broker.image.topics["t"].id, 0))
     bench.fetcher.add(bench.broker.partition("t"))
-    (part,) = told(bench.fetch())
+    (part,) = partitions_of(bench.fetch())
     assert (part.current_leader_epoch, part.fetch_offset, part.last_fetched_epoch) == (1, 3, 0)
     bench.answer(data(diverging_epoch=EpochEndOffset(epoch=0, end_offset=2)))
     assert log.log_end_offset == 2
-    (part,) = told(bench.fetch())
+    (part,) = partitions_of(bench.fetch())
     assert part.fetch_offset == 2
     bench.answer(data(batch(2, epoch=1)))
     assert (log.log_end_offset, log.epochs.latest) == (3, 1)
@@ -234,7 +234,7 @@ def test_a_fenced_partition_waits_for_its_next_leader(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("error", [UnknownLeaderEpoch, NotLeader, UnknownTopicId])
-def test_what_passes_by_itself_is_tried_again_after_pauses_that_grow(bench: Bench, error: type) -> None:
+def test_transient_errors_are_retried_with_a_growing_backoff(bench: Bench, error: type) -> None:
     bench.follow("t")
     pauses = []
     for _ in range(8):
@@ -254,7 +254,7 @@ def test_what_passes_by_itself_is_tried_again_after_pauses_that_grow(bench: Benc
     assert bench.broker.log("t").log_end_offset == 1
 
 
-def test_a_leader_that_begins_later_lets_the_follower_begin_anew(bench: Bench) -> None:
+def test_a_follower_restarts_at_a_later_log_start_of_its_leader(bench: Bench) -> None:
     log = bench.follow()
     bench.fetch()
     bench.answer(data(batch(0)))
@@ -282,7 +282,7 @@ def test_a_leader_that_ends_earlier_with_no_term_in_common_has_the_follower_cut(
     assert log.log_end_offset == 1
 
 
-def test_offsets_that_cannot_be_told_are_asked_for_again(bench: Bench) -> None:
+def test_failed_offset_requests_are_retried(bench: Bench) -> None:
     bench.follow()
     bench.fetch()
     bench.answer(failed(OffsetOutOfRange))
@@ -303,13 +303,13 @@ def test_a_leaders_log_may_begin_inside_a_batch(bench: Bench) -> None:
     assert (log.log_start_offset, log.log_end_offset) == (12, 15)
 
 
-def test_a_session_that_the_leader_forgot_is_begun_anew_at_once_but_not_for_ever(bench: Bench) -> None:
+def test_a_session_that_the_leader_forgot_is_restarted_once_without_backoff(bench: Bench) -> None:
     bench.follow()
     bench.fetch()
     bench.answer(data())
     bench.fetch()
     bench.answer(error_code=FetchSessionIdNotFound.code)
-    assert len(told(bench.fetch())) == 1
+    assert len(partitions_of(bench.fetch())) == 1
     bench.answer(error_code=FetchSessionIdNotFound.code)
     assert bench.poll() == {}
     bench.broker.clock.ms += 1000
@@ -325,11 +325,11 @@ def test_a_session_whose_leader_did_not_answer_is_ended_by_the_next_fetch(bench:
     bench.fetcher.handle_failure(Lane.MAIN, NetworkFailed("no answer"), bench.broker.clock.ms)
     bench.broker.clock.ms += 1000
     request = bench.fetch()
-    assert (request.session_id, request.session_epoch, len(told(request))) == (5, 0, 1)
+    assert (request.session_id, request.session_epoch, len(partitions_of(request))) == (5, 0, 1)
     bench.answer(error_code=FetchSessionIdNotFound.code)
     bench.broker.clock.ms += 1000
     request = bench.fetch()
-    assert (request.session_id, request.session_epoch, len(told(request))) == (0, 0, 1)
+    assert (request.session_id, request.session_epoch, len(partitions_of(request))) == (0, 0, 1)
 
 
 def test_a_leader_that_cannot_be_reached_is_tried_again_after_pauses_that_grow(bench: Bench) -> None:
@@ -345,10 +345,10 @@ def test_a_leader_that_cannot_be_reached_is_tried_again_after_pauses_that_grow(b
         bench.broker.clock.ms = next_ms
     assert pauses == sorted(pauses)
     assert pauses[-1] == 1000
-    assert len(told(bench.fetch())) == 1
+    assert len(partitions_of(bench.fetch())) == 1
 
 
-def test_bytes_that_are_no_batches_are_not_taken_and_asked_for_again(bench: Bench) -> None:
+def test_invalid_bytes_are_not_appended_and_fetched_again(bench: Bench) -> None:
     log = bench.follow()
     bench.fetch()
     spoiled = batch(0)
@@ -409,7 +409,7 @@ def test_answers_of_an_earlier_term_count_for_nothing(bench: Bench) -> None:
     assert log.log_end_offset == 0
 
 
-def test_a_log_without_terms_is_cut_to_what_is_committed(bench: Bench) -> None:
+def test_a_log_without_epochs_is_truncated_to_the_high_watermark(bench: Bench) -> None:
     bench.broker.create_topic("t", replicas=(LEADER, ME), leader=LEADER)
     log = bench.broker.log("t")
     log.append_fetched(bytes(batch(0)) + bytes(batch(1)), now_ms=bench.broker.clock.ms)

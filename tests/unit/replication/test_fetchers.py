@@ -78,7 +78,7 @@ def test_a_new_leader_is_fetched_from_and_idle_fetchers_are_closed(bench: Bench)
     assert sum(opened.is_closed for opened in bench.opened) == 2
 
 
-def test_who_leads_or_has_no_leader_does_not_fetch(bench: Bench) -> None:
+def test_leaders_and_partitions_without_a_leader_do_not_fetch(bench: Bench) -> None:
     bench.broker.change("t", 0, leader=ME)
     bench.broker.change("t", 1, leader=-1)
     assert sum(bench.spread().values()) == PARTITIONS - 2
@@ -91,7 +91,7 @@ def test_a_change_within_a_term_changes_nothing(bench: Bench) -> None:
     assert bench.fetchers.runners[2, 0].fetcher.fetch_states == before
 
 
-def test_what_failed_is_fetched_again_in_the_next_term_only(bench: Bench) -> None:
+def test_a_failed_partition_is_fetched_again_in_the_next_epoch_only(bench: Bench) -> None:
     partition = bench.broker.partition("t", 0)
     runner = next(
         each for each in bench.fetchers.runners.values() if (partition.topic_id, 0) in each.fetcher.fetch_states

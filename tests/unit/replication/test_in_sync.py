@@ -141,12 +141,12 @@ class TestTheHighWatermark:
         bench.fetch(3, 2)
         assert bench.high_watermark == 2
 
-    def test_does_not_wait_for_who_is_far_behind(self, two: Bench) -> None:
+    def test_does_not_wait_for_replicas_far_behind(self, two: Bench) -> None:
         two.append(3)
         two.fetch(2, 3)
         assert two.high_watermark == 3
 
-    def test_waits_for_who_has_all_but_caught_up(self, two: Bench) -> None:
+    def test_waits_for_replicas_that_have_nearly_caught_up(self, two: Bench) -> None:
         two.append()
         two.fetch(2, 1)
         two.fetch(3, 1)  # it has caught up, and is proposed
@@ -161,7 +161,7 @@ class TestTheHighWatermark:
         two.fetch(2, 3)
         assert two.high_watermark == 3
 
-    def test_counts_whoever_is_proposed_until_that_is_settled(self, two: Bench) -> None:
+    def test_counts_proposed_replicas_until_the_controller_decides(self, two: Bench) -> None:
         two.fetch(3, 0)
         assert two.proposed() == [1, 2, 3]
         two.append()
@@ -173,7 +173,7 @@ class TestTheHighWatermark:
         two.fetch(3, 1)
         assert two.high_watermark == 1
 
-    def test_counts_those_who_are_to_leave_until_that_is_settled(self, bench: Bench) -> None:
+    def test_counts_leaving_replicas_until_the_controller_decides(self, bench: Bench) -> None:
         bench.append()
         bench.fetch(2, 1)
         bench.settle(LAG_MS + 1)
@@ -207,7 +207,7 @@ class TestAcknowledgements:
             two.partition.append(batch(b"v"), acks=-1, now_ms=two.broker.clock.ms)
         two.partition.append(batch(b"v"), acks=1, now_ms=two.broker.clock.ms)
 
-    def test_too_few_in_sync_are_told_of_after_the_append(self, bench: Bench) -> None:
+    def test_too_few_in_sync_replicas_are_reported_after_the_append(self, bench: Bench) -> None:
         bench.append()
         bench.fetch(2, 1)
         bench.fetch(3, 1)
@@ -217,7 +217,7 @@ class TestAcknowledgements:
         with pytest.raises(NotEnoughReplicasAfterAppend):
             bench.partition.has_replicated(1)
 
-    def test_who_dies_leaves_by_the_metadata_and_the_rest_goes_on(self, bench: Bench) -> None:
+    def test_a_dead_broker_leaves_the_isr_by_the_metadata(self, bench: Bench) -> None:
         bench.append()
         bench.fetch(2, 1)
         assert not bench.partition.has_replicated(1)
@@ -226,7 +226,7 @@ class TestAcknowledgements:
 
 
 class TestJoining:
-    def test_a_follower_joins_when_it_has_what_is_committed_and_the_terms_beginning(self, two: Bench) -> None:
+    def test_a_follower_joins_at_the_high_watermark_and_the_epoch_start(self, two: Bench) -> None:
         two.append(2)
         two.fetch(2, 2)
         two.fetch(3, 1)
@@ -239,7 +239,7 @@ class TestJoining:
         assert [each.broker_epoch for each in part.new_isr_with_epochs] == [BROKER_EPOCH] * 3
         assert (part.leader_epoch, part.partition_epoch) == (0, 0)
 
-    def test_what_a_leader_began_with_must_be_there_though_it_is_not_committed(self, two: Bench) -> None:
+    def test_the_epoch_start_counts_even_if_it_is_not_committed(self, two: Bench) -> None:
         two.append(2)
         two.broker.change("t", leader=1)
         two.fetch(3, 1)
@@ -249,13 +249,13 @@ class TestJoining:
         assert two.proposed() == [1, 2, 3]
 
     @pytest.mark.parametrize("change", [{"fenced": 1}, {"in_controlled_shutdown": 1}])
-    def test_a_broker_that_is_not_in_service_does_not_join(self, two: Bench, change: dict[str, Any]) -> None:
+    def test_a_fenced_broker_does_not_join(self, two: Bench, change: dict[str, Any]) -> None:
         two.broker.apply(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=BROKER_EPOCH, **change))
         two.fetch(3, 0)
         two.settle()
         assert two.requests == []
 
-    def test_a_broker_that_comes_into_service_joins_without_another_fetch(self, two: Bench) -> None:
+    def test_an_unfenced_broker_joins_without_another_fetch(self, two: Bench) -> None:
         two.broker.apply(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=BROKER_EPOCH, fenced=1))
         two.fetch(3, 0)
         two.broker.apply(BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=BROKER_EPOCH, fenced=-1))
@@ -268,7 +268,7 @@ class TestJoining:
         with pytest.raises(NotLeader):
             two.fetch(3, 0, epoch=BROKER_EPOCH - 1)
 
-    def test_a_replica_that_is_not_known_is_told_so(self, two: Bench) -> None:
+    def test_an_unknown_replica_is_rejected(self, two: Bench) -> None:
         ask = {"max_bytes": 1000, "last_fetched_epoch": -1, "whole_first": True}
         with pytest.raises(UnknownLeaderEpoch):
             two.partition.read_for_follower(9, 0, leader_epoch=0, **ask)  # type: ignore[arg-type]
@@ -277,7 +277,7 @@ class TestJoining:
 
 
 class TestLeaving:
-    def test_who_lags_behind_for_too_long_leaves(self, bench: Bench) -> None:
+    def test_a_replica_that_lags_for_too_long_leaves(self, bench: Bench) -> None:
         bench.append()
         bench.fetch(2, 1)
         bench.fetch(3, 0)
@@ -286,7 +286,7 @@ class TestLeaving:
         bench.broker.partitions.shrink(bench.broker.clock.ms)
         assert bench.proposed() == [1, 2]
 
-    def test_who_has_everything_stays_though_it_is_silent(self, bench: Bench) -> None:
+    def test_a_silent_replica_that_has_everything_stays(self, bench: Bench) -> None:
         bench.append()
         for follower in (2, 3):
             bench.fetch(follower, 1)
@@ -295,7 +295,7 @@ class TestLeaving:
         bench.settle()
         assert bench.requests == []
 
-    def test_who_always_has_what_was_there_at_its_last_fetch_stays(self, bench: Bench) -> None:
+    def test_a_replica_that_had_everything_at_its_previous_fetch_stays(self, bench: Bench) -> None:
         for offset in range(10):
             bench.append()
             bench.fetch(2, offset)
@@ -338,7 +338,7 @@ class TestProposals:
             UnknownTopicOrPartition,
         ],
     )
-    def test_newer_metadata_settle_what_is_outdated(self, two: Bench, error: type[ApiError]) -> None:
+    def test_newer_metadata_replaces_outdated_proposals(self, two: Bench, error: type[ApiError]) -> None:
         two.fetch(3, 0)
         two.settle()
         two.decide(error=error)
@@ -350,7 +350,7 @@ class TestProposals:
         assert two.partition.proposal is None
 
     @pytest.mark.parametrize("error", [NotController, UnknownServerError])
-    def test_what_else_goes_wrong_is_tried_again(self, two: Bench, error: type[ApiError]) -> None:
+    def test_other_errors_are_retried(self, two: Bench, error: type[ApiError]) -> None:
         two.fetch(3, 0)
         two.settle()
         two.decide(error=error)
@@ -360,14 +360,14 @@ class TestProposals:
         assert two.partition.isr == (1, 2, 3)
 
     @pytest.mark.parametrize("error", [NotController(""), StaleBrokerEpoch("")])
-    def test_a_request_that_fails_as_a_whole_is_tried_again(self, two: Bench, error: ApiError) -> None:
+    def test_a_failed_request_is_retried(self, two: Bench, error: ApiError) -> None:
         two.fetch(3, 0)
         two.settle()
         two.refuse(error)
         two.settle(1000)
         assert len(two.requests) == 2
 
-    def test_what_the_leader_does_not_stand_by_any_more_is_not_asked_for(self, two: Bench) -> None:
+    def test_a_withdrawn_proposal_is_not_sent(self, two: Bench) -> None:
         two.fetch(3, 0)
         two.broker.change("t", leader=2)
         two.settle(1000)
@@ -389,7 +389,7 @@ class TestProposals:
         two.decide(1, 2, 3, epoch=1)
         assert two.partition.isr == (1,)
 
-    def test_metadata_that_say_what_was_answered_do_not_end_the_next_proposal(self, bench: Bench) -> None:
+    def test_metadata_of_an_answered_proposal_does_not_end_the_next_one(self, bench: Bench) -> None:
         bench.append()
         bench.settle(LAG_MS + 1)
         bench.broker.partitions.shrink(bench.broker.clock.ms)
@@ -402,7 +402,7 @@ class TestProposals:
         bench.decide(1, 2, epoch=2)
         assert bench.partition.isr == (1, 2)
 
-    def test_all_that_comes_up_in_one_step_goes_in_one_request(self) -> None:
+    def test_proposals_of_one_step_share_a_request(self) -> None:
         bench = Bench(isr=(1, 2), partitions=3)
         for number in range(3):
             bench.fetch(3, 0, number=number)

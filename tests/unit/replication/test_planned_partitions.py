@@ -25,7 +25,7 @@ ID, OTHER_ID = bytes(range(16)), bytes(range(1, 17))
 
 
 class Broker(Applied):
-    """The replicas of a broker whose event loop runs when told to."""
+    """The replicas of a broker whose event loop runs on demand."""
 
     def __init__(self) -> None:
         self.due: list[Callable[[], None]] = []
@@ -91,7 +91,7 @@ def test_many_are_made_a_few_at_a_time_and_few_at_once(broker: Broker) -> None:
     assert not few.due
 
 
-def test_whoever_needs_one_before_finds_it(broker: Broker) -> None:
+def test_a_planned_partition_is_created_on_first_use(broker: Broker) -> None:
     broker.create(MANY)
     partitions = broker.partitions
     found = [partitions.get("t", 7), partitions.get_by_id(ID, 8), partitions.find("t", 9), partitions.find_by_id(ID, 6)]
@@ -105,7 +105,7 @@ def test_whoever_needs_one_before_finds_it(broker: Broker) -> None:
     assert partitions.find_by_id(OTHER_ID, 0) is None
 
 
-def test_one_that_is_led_elsewhere_by_then_follows(broker: Broker) -> None:
+def test_a_planned_partition_with_a_new_leader_follows(broker: Broker) -> None:
     broker.create(MANY)
     broker.apply(change(3, OTHER), change(4, ME))
     broker.run()
@@ -113,7 +113,7 @@ def test_one_that_is_led_elsewhere_by_then_follows(broker: Broker) -> None:
     assert [broker.partitions.get("t", number).leader_epoch for number in (2, 3, 4)] == [0, 1, 1]
 
 
-def test_those_of_a_topic_that_is_deleted_before_are_never_made(broker: Broker) -> None:
+def test_planned_partitions_of_a_deleted_topic_are_never_created(broker: Broker) -> None:
     broker.create(MANY)
     broker.apply(RemoveTopicRecord(topic_id=ID))
     broker.run()
@@ -123,7 +123,7 @@ def test_those_of_a_topic_that_is_deleted_before_are_never_made(broker: Broker) 
         broker.partitions.get("t", 0)
 
 
-def test_a_topic_made_anew_under_the_same_name_is_the_new_one(broker: Broker) -> None:
+def test_a_recreated_topic_replaces_the_old_log(broker: Broker) -> None:
     broker.create(MANY)
     broker.apply(
         RemoveTopicRecord(topic_id=ID),

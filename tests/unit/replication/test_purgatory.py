@@ -32,14 +32,14 @@ class Thing(Operation):
         self.outcome = "expired"
 
 
-def test_what_can_be_completed_at_once_does_not_wait() -> None:
+def test_an_operation_that_can_complete_does_not_wait() -> None:
     clock, waiting, thing = Clock(), WaitingList(), Thing()
     thing.ready = True
     assert complete_or_wait(thing, [waiting], Timer(clock.call_later, lambda: clock.ms), 100)
     assert (thing.outcome, len(waiting), clock.calls) == ("done", 0, [])
 
 
-def test_a_wake_up_completes_what_has_become_ready_and_leaves_the_rest() -> None:
+def test_a_wake_up_completes_only_operations_that_are_ready() -> None:
     clock, first, second = Clock(), WaitingList(), WaitingList()
     timer = Timer(clock.call_later, lambda: clock.ms)
     things = [Thing() for _ in range(3)]
@@ -162,7 +162,7 @@ def test_lists_are_woken_after_the_step_and_only_where_someone_waits() -> None:
     assert thing.outcome == "done"
 
 
-def test_what_becomes_due_while_lists_are_woken_is_woken_too() -> None:
+def test_lists_added_while_waking_are_woken_too() -> None:
     completions, first, second = Completions(), WaitingList(), WaitingList()
     last = Thing()
     last.ready = True

@@ -71,7 +71,7 @@ def test_only_replicas_count_that_are_in_sync_and_in_service_and_have_the_offset
     assert fetch(broker, "b", offset=3).preferred_read_replica == -1
 
 
-def test_a_wrong_idea_of_the_term_is_told_first(broker: Broker) -> None:
+def test_a_wrong_epoch_is_reported_first(broker: Broker) -> None:
     assert fetch(broker, "b", epoch=7).error_code == UnknownLeaderEpoch.code
 
 

@@ -107,7 +107,7 @@ def test_an_earlier_term_is_refused(
     )
 
 
-def test_a_leader_keeps_its_terms_in_its_log(broker: Broker) -> None:
+def test_a_leader_records_its_epochs_in_its_log(broker: Broker) -> None:
     """An epoch that falls would be written behind a larger one, and followers could not find where logs part."""
     bench = Bench(broker, ME)
     broker.append("t", 0, batch(b"1"))
@@ -116,7 +116,7 @@ def test_a_leader_keeps_its_terms_in_its_log(broker: Broker) -> None:
     assert [entry.epoch for entry in bench.partition.log.epochs.entries] == [5]
 
 
-def test_a_leader_that_knows_more_than_the_metadata_is_not_suspicious(broker: Broker) -> None:
+def test_a_leader_ahead_of_the_metadata_is_not_stale(broker: Broker) -> None:
     """The answer to AlterPartition is often ahead of the metadata log."""
     bench = Bench(broker, ME)
     bench.assign(leader=ME, leader_epoch=5, partition_epoch=8, isr=(1,))

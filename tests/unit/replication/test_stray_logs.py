@@ -64,7 +64,7 @@ def test_logs_of_deleted_and_moved_replicas_are_set_aside(image: Image, caplog: 
     assert [log.topic for log in again] == ["held"], "the next start does not take it for a log"
 
 
-def test_a_directory_that_fails_meanwhile_keeps_its_logs_as_they_are(image: Image) -> None:
+def test_a_directory_that_fails_keeps_its_logs_unchanged(image: Image) -> None:
     disk = SimulatedDisk(1)
     logs = make_logs(disk, "/a", "/b", background=Slow())
     for topic in ("gone", "gone-too", "gone-as-well", "and-gone"):

@@ -31,7 +31,7 @@ class TestARate:
         assert rate.per_second(0) == 500
         assert rate.per_second(2000) == 250
 
-    def test_forgets_what_is_long_ago(self) -> None:
+    def test_forgets_old_windows(self) -> None:
         rate = Rate(windows=3, window_ms=1000)
         rate.add(500, 0)
         rate.add(100, 1000)

@@ -54,7 +54,7 @@ def read_all(disk: Disk, number: int) -> bytes | None:
         return None
 
 
-def test_a_file_is_made_written_read_cut_and_removed(disk: Disk, tmp_path: Path) -> None:
+def test_a_file_is_created_written_read_truncated_and_removed(disk: Disk, tmp_path: Path) -> None:
     path = str(tmp_path / "00.log")
     file = disk.create(path)
     assert disk.pwrite(file, b"hello", 0) == 5
@@ -71,7 +71,7 @@ def test_a_file_is_made_written_read_cut_and_removed(disk: Disk, tmp_path: Path)
     assert not disk.exists(path)
 
 
-def test_room_that_is_set_aside_leaves_a_file_as_long_as_it_is(disk: Disk, tmp_path: Path) -> None:
+def test_reserved_space_does_not_change_the_file_size(disk: Disk, tmp_path: Path) -> None:
     file = disk.create(str(tmp_path / "00.log"))
     disk.pwrite(file, b"hello", 0)
     if sys.platform == "linux":
@@ -110,14 +110,14 @@ def test_open_wants_a_file_that_exists_and_keeps_it(disk: Disk, tmp_path: Path) 
     assert read_file(disk, path) == b"kept"
 
 
-def test_create_empties_what_was_there(disk: Disk, tmp_path: Path) -> None:
+def test_create_empties_an_existing_file(disk: Disk, tmp_path: Path) -> None:
     path = str(tmp_path / "00.log")
     replace_file(disk, path, b"something")
     disk.close(disk.create(path))
     assert read_file(disk, path) == b""
 
 
-def test_directories_are_made_with_those_above_named_and_removed(disk: Disk, tmp_path: Path) -> None:
+def test_directories_are_created_with_parents_listed_and_removed(disk: Disk, tmp_path: Path) -> None:
     folder = str(tmp_path / "a" / "b")
     disk.make_dir(folder)
     disk.make_dir(folder)
@@ -146,7 +146,7 @@ def test_rename_replaces_a_file_that_readers_keep(disk: Disk, tmp_path: Path) ->
     assert disk.names(str(tmp_path)) == ["old"]
 
 
-def test_a_directory_takes_its_files_along_when_renamed(disk: Disk, tmp_path: Path) -> None:
+def test_renaming_a_directory_moves_its_files(disk: Disk, tmp_path: Path) -> None:
     old, new = str(tmp_path / "topic-0"), str(tmp_path / "topic-0.deleted")
     disk.make_dir(old)
     replace_file(disk, old + "/x", b"x")
@@ -204,7 +204,7 @@ def test_short_writes_are_continued(tmp_path: Path, data: bytes | bytearray | me
 
 
 @pytest.mark.parametrize("room", [0, 3, 8])
-def test_a_disk_that_takes_no_more_is_an_error(tmp_path: Path, room: int) -> None:
+def test_a_disk_without_space_is_an_error(tmp_path: Path, room: int) -> None:
     disk = ShortWrites(step=4, room=room)
     file = disk.create(str(tmp_path / "x"))
     with pytest.raises(OSError, match=f"wrote {room} of 10 bytes") as caught:

@@ -158,7 +158,7 @@ def test_a_closed_descriptor_is_bad_and_never_given_again() -> None:
             call(file)
 
 
-def test_what_was_written_does_not_change_with_the_writers_buffer() -> None:
+def test_written_data_does_not_change_with_the_writers_buffer() -> None:
     disk = SimulatedDisk(1)
     file = disk.create("/x")
     buffer = bytearray(b"before")
@@ -202,7 +202,7 @@ def test_syncs_are_counted_and_follow_a_rename() -> None:
         disk.synced("/x")
 
 
-def test_the_dump_tells_what_is_not_durable() -> None:
+def test_the_dump_shows_what_is_not_durable() -> None:
     disk = SimulatedDisk(1)
     disk.make_dir("/d")
     file = disk.create("/d/x")
@@ -274,7 +274,7 @@ def test_an_imagined_crash_leaves_the_disk_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_what_was_synced_and_not_touched_again_is_never_changed(seed: int) -> None:
+def test_synced_and_untouched_data_never_changes(seed: int) -> None:
     random = Random(seed)
     disk, file = with_file(seed)
     durable, untouched, smallest = b"", set[int](), 0
@@ -344,7 +344,7 @@ def test_a_truncation_may_not_have_happened() -> None:
     assert found == {b"old" * 10, b"old"}
 
 
-def test_what_is_written_after_a_truncation_may_be_found_without_it() -> None:
+def test_writes_after_a_truncation_may_survive_without_it() -> None:
     found = set()
     for seed in range(400):
         disk, file = with_file(seed, b"old" * 10)
@@ -395,7 +395,7 @@ def test_a_synced_file_is_lost_without_its_directory() -> None:
     assert found == {((), True), ((("/a/b/x", b"content"),), True)}
 
 
-def test_what_is_found_after_a_crash_is_durable() -> None:
+def test_recovered_records_are_durable() -> None:
     for seed in range(50):
         disk, file = with_file(seed, b"content")
         disk.pwrite(file, b"more" * 500, 7)
@@ -448,7 +448,7 @@ def test_a_call_fails_once(error: int) -> None:
     assert set(disk.listing()) == {"/z", "/y"}
 
 
-def test_a_full_disk_takes_a_part_and_then_refuses() -> None:
+def test_a_full_disk_accepts_a_part_and_then_fails() -> None:
     for seed in range(50):
         disk, file = with_file(seed)
         disk.fail_after(1, errno.ENOSPC)

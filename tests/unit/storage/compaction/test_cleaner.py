@@ -120,7 +120,7 @@ def test_an_older_clean_record_goes_when_a_dirty_one_comes() -> None:
     assert contents(log) == [(1, b"b", b"2"), (2, b"a", b"3")]
 
 
-def test_a_tombstone_stays_for_its_time_and_then_goes() -> None:
+def test_a_tombstone_is_removed_after_its_delete_horizon() -> None:
     log = new_log()
     put(log, (b"a", b"1"))
     put(log, (b"a", None), (b"b", b"2"))
@@ -191,7 +191,7 @@ def test_a_key_like_that_of_a_marker_does_not_remove_the_marker() -> None:
     assert [batch.control for batch in batches_of(log)] == [False, True, False]
 
 
-def test_a_producer_goes_on_where_it_was_after_its_last_batch_was_emptied() -> None:
+def test_a_producer_continues_after_its_last_batch_was_emptied() -> None:
     log = new_log()
     put(log, (b"a", b"1"), (b"a", b"2"), producer_id=7, producer_epoch=3, base_sequence=40)
     put(log, (b"a", b"3"))
@@ -262,7 +262,7 @@ def test_groups_stay_within_31_bits_of_offsets_and_the_size_of_an_index() -> Non
 # How far a pass goes
 
 
-def test_a_map_that_is_full_ends_the_pass_and_the_next_goes_on_there() -> None:
+def test_a_full_map_ends_the_pass_and_the_next_one_continues_there() -> None:
     log = new_log()
     for number in range(40):
         put(log, (b"%d" % (number % 20), b"v%d" % number))
@@ -365,7 +365,7 @@ def test_a_log_that_was_cut_meanwhile_stays_as_it_is() -> None:
     assert leftovers(log) == []
 
 
-def test_a_log_whose_old_segments_expired_meanwhile_stays_as_it_is() -> None:
+def test_a_log_whose_old_segments_expired_is_not_replaced() -> None:
     log = filled()
     cleaned = started(log)
     log.settings = replace(log.settings, delete=True, retention_bytes=log.segments[0].size * 3)
@@ -375,7 +375,7 @@ def test_a_log_whose_old_segments_expired_meanwhile_stays_as_it_is() -> None:
     assert compacted(log, cleaned.first_dirty_offset - 1) == 8
 
 
-def test_what_is_appended_meanwhile_is_there_afterwards() -> None:
+def test_records_appended_during_a_pass_are_kept() -> None:
     log = filled()
     cleaned = started(log)
     put(log, (b"a", b"new"))
@@ -408,7 +408,7 @@ def test_a_pass_can_be_cancelled() -> None:
     assert leftovers(log) == []
 
 
-def test_a_directory_that_is_gone_ends_the_pass() -> None:
+def test_a_removed_directory_ends_the_pass() -> None:
     log = filled()
     planned = plan(log, first_dirty_offset=None, now_ms=START_MS)
     assert planned is not None
@@ -419,7 +419,7 @@ def test_a_directory_that_is_gone_ends_the_pass() -> None:
 
 
 @pytest.mark.parametrize("position", [30, 70])
-def test_corrupt_bytes_are_told_and_leave_no_files(position: int) -> None:
+def test_corrupt_bytes_are_reported_and_leave_no_files(position: int) -> None:
     log = filled()
     log.environment.disk.pwrite(log.segments[1].file.number, b"\xff", position)
     with pytest.raises(CorruptLog):
@@ -450,11 +450,11 @@ def test_a_full_disk_leaves_no_files() -> None:
 
 def test_the_throttle_hears_of_all_bytes_read_and_written() -> None:
     log = filled()
-    told: list[int] = []
+    counted: list[int] = []
     planned = plan(log, first_dirty_offset=None, now_ms=START_MS)
     assert planned is not None
-    cleaned = clean(planned, memory_bytes=MEMORY_BYTES, throttle=told.append)
-    assert sum(told) == cleaned.mapped_bytes + cleaned.read_bytes + cleaned.written_bytes
+    cleaned = clean(planned, memory_bytes=MEMORY_BYTES, throttle=counted.append)
+    assert sum(counted) == cleaned.mapped_bytes + cleaned.read_bytes + cleaned.written_bytes
     assert cleaned.mapped_bytes == cleaned.read_bytes == sum(segment.size for segment in log.segments)
     assert cleaned.written_bytes == sum(segment.size for segment in cleaned.segments)
 
@@ -519,7 +519,7 @@ def check_pass(history: History, first_dirty: int | None, memory_bytes: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_a_pass_leaves_what_the_book_says(seed: int) -> None:
+def test_a_pass_keeps_what_the_rules_say(seed: int) -> None:
     history = History(seed)
     first_dirty: int | None = None
     for round_number in range(6):
@@ -640,7 +640,7 @@ def test_a_crash_leaves_the_log_as_it_was_or_cleaned(seed: int, by_power: bool) 
     pytest.fail("the pass made more calls than expected")
 
 
-def test_what_was_settled_is_durable() -> None:
+def test_a_settled_pass_is_durable() -> None:
     history = grown(3, 3)
     compacted(history.log, now_ms=history.now_ms)
     expected = batches_of(history.log)

@@ -71,7 +71,7 @@ def test_logs_that_are_not_to_be_compacted_or_not_dirty_enough_are_left_alone() 
     assert compaction.start_next(NOW_MS + 2000)
 
 
-def test_a_pass_over_a_log_that_is_cut_meanwhile_changes_nothing() -> None:
+def test_a_pass_over_a_truncated_log_changes_nothing() -> None:
     logs, compaction, background, disk = node()
     log = compacted_log(logs, "t", keys=3)
     compaction.start_next(NOW_MS)
@@ -95,7 +95,7 @@ def test_a_log_deleted_meanwhile_stays_deleted() -> None:
     assert [name for name in disk.names("/d") if name.startswith("t-")] == []
 
 
-def test_a_log_whose_bytes_are_not_right_is_named_and_left_alone() -> None:
+def test_a_corrupt_log_is_reported_and_not_compacted() -> None:
     logs, compaction, background, disk = node()
     log = compacted_log(logs, "t", keys=3)
     file = log.segments[1].file.number

@@ -14,7 +14,7 @@ from ottla.storage.directories.checkpoints import (
 from ottla.storage.disk import SystemDisk
 
 
-def test_what_is_written_is_what_kafka_writes(tmp_path: Path) -> None:
+def test_the_content_equals_kafkas(tmp_path: Path) -> None:
     path = str(tmp_path / RECOVERY_POINTS)
     write_checkpoint(SystemDisk(), path, {("orders", 0): 1234, ("a.b-c", 10): 0})
     assert Path(path).read_bytes() == b"0\n2\norders 0 1234\na.b-c 10 0\n"
@@ -24,7 +24,7 @@ def test_what_is_written_is_what_kafka_writes(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == [RECOVERY_POINTS]
 
 
-def test_a_file_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_offsets(tmp_path: Path) -> None:
     assert read_checkpoint(SystemDisk(), str(tmp_path / "none")) == {}
 
 

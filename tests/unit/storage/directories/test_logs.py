@@ -47,7 +47,7 @@ def test_a_cordoned_directory_takes_new_logs_only_if_all_are() -> None:
     assert create(logs, "t", 3).directory == "/a/t-3"
 
 
-def test_a_new_log_goes_where_it_is_told_to() -> None:
+def test_a_new_log_uses_the_given_directory() -> None:
     logs = make_logs(SimulatedDisk(1), "/a", "/b")
     log = create(logs, "t", 0, directory_id=bytes(15) + b"\x02")
     assert log.directory == "/b/t-0"
@@ -85,7 +85,7 @@ def test_the_mark_of_a_clean_stop_is_gone_once_the_node_runs_again() -> None:
     assert make_logs(disk, "/a").directories[0].broker_epoch is None
 
 
-def test_a_deleted_log_is_gone_at_once_and_its_files_after_the_delay() -> None:
+def test_a_deleted_log_is_removed_immediately_and_its_files_after_the_delay() -> None:
     disk, background = SimulatedDisk(1), Slow()
     logs = make_logs(disk, "/a", background=background)
     log = create(logs, "t", 0)
@@ -119,7 +119,7 @@ def test_a_deleted_log_has_no_file_open(is_flushed: bool) -> None:
     assert log.log_end_offset == 300
 
 
-def test_a_log_that_is_set_aside_has_no_file_open() -> None:
+def test_a_stray_log_has_no_open_files() -> None:
     disk, background = SimulatedDisk(1), Slow()
     logs = make_logs(disk, "/a", background=background)
     log = create(logs, "t", 0)
@@ -162,7 +162,7 @@ def test_a_log_moves_to_another_directory_by_a_future_log() -> None:
     assert len(moved.segments) > 1
 
 
-def test_a_failing_disk_takes_its_directory_offline_and_leaves_the_others_alone() -> None:
+def test_a_failing_disk_takes_only_its_directory_offline() -> None:
     disk = SimulatedDisk(1)
     logs = make_logs(disk, "/a", "/b")
     first, second = create(logs, "t", 0), create(logs, "t", 1)
@@ -206,7 +206,7 @@ def test_a_partition_in_two_directories_is_an_error_that_names_both() -> None:
         make_logs(disk, "/a", "/b")
 
 
-def test_a_log_whose_synced_bytes_are_corrupt_is_not_served_and_the_others_are() -> None:
+def test_a_log_with_corrupt_synced_bytes_is_offline_and_others_are_served() -> None:
     disk = SimulatedDisk(1)
     logs = make_logs(disk, "/a")
     fill(create(logs, "bad", 0), 10)
@@ -287,7 +287,7 @@ def test_logs_are_synced_by_time_and_by_number_of_records() -> None:
     assert log.recovery_point == 9
 
 
-def test_whoever_waits_for_durability_is_called_when_it_is_there() -> None:
+def test_actions_run_once_their_offset_is_durable() -> None:
     disk, background = SimulatedDisk(1), Slow()
     log = create(make_logs(disk, "/a", background=background), "t", 0)
     called: list[str] = []

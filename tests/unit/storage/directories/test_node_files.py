@@ -43,7 +43,7 @@ def test_kafkas_meta_properties_are_read(tmp_path: Path) -> None:
     assert read_meta(SystemDisk(), str(tmp_path)) == NodeMeta("5L6g3nShT-eMCtK--X86sw", 3, ID)
 
 
-def test_meta_properties_are_written_and_keep_what_is_unknown(tmp_path: Path) -> None:
+def test_meta_properties_are_written_and_keep_unknown_properties(tmp_path: Path) -> None:
     assert read_meta(SystemDisk(), str(tmp_path)) is None
     meta = NodeMeta("my cluster é", 7, None, {"from.the future": "1"})
     write_meta(SystemDisk(), str(tmp_path), meta)
@@ -143,7 +143,7 @@ def test_directory_names_are_made_and_read(role: Role) -> None:
     assert parse_directory_name(name) == ("a-b.c", 12, role)
 
 
-def test_a_long_topic_is_cut_off_where_nobody_needs_it_whole() -> None:
+def test_a_long_topic_is_cut_off_except_in_future_directories() -> None:
     assert len(marked_directory_name("x" * 249, 12, Role.DELETED, UNIQUE)) == 255
     assert len(marked_directory_name("x" * 249, 12, Role.STRAY, UNIQUE)) == 255
     assert parse_directory_name(marked_directory_name("x" * 249, 12, Role.FUTURE, UNIQUE)) == (

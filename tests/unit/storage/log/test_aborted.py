@@ -89,7 +89,7 @@ def test_a_fetch_learns_of_the_aborts_that_it_overlaps(
 
 
 @pytest.mark.parametrize(("offset", "kept"), [(51, 4), (50, 3), (31, 3), (30, 2), (10, 0), (0, 0)])
-def test_cutting_removes_the_transactions_whose_marker_is_cut(path: str, offset: int, kept: int) -> None:
+def test_truncating_removes_the_transactions_whose_marker_is_truncated(path: str, offset: int, kept: int) -> None:
     index = filled(path)
     index.truncate(offset)
     assert index.read() == ENTRIES[:kept]
@@ -166,7 +166,7 @@ def test_a_leftover_of_an_earlier_life_is_not_taken_over(path: str) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 40))), st.integers(0, 60), st.integers(0, 60))
-def test_a_fetch_misses_no_abort_and_ends_its_search_only_when_there_can_be_no_more(
+def test_a_fetch_finds_every_overlapping_aborted_transaction(
     tmp_path_factory: pytest.TempPathFactory, spans: list[tuple[int, int]], fetch_offset: int, size: int
 ) -> None:
     index = AbortedTransactions(DISK, str(tmp_path_factory.mktemp("aborted") / "index"), 0, exists=False)

@@ -294,7 +294,7 @@ class Run:
         """Producers go on from what the log knows of them."""
         self.sequences = {p.producer_id: p.last_sequence + 1 for p in self.log.producers}
         self.open = {p.producer_id for p in self.log.producers if p.transaction_start is not None}
-        # A leader is elected anew, in a new epoch.
+        # A leader is elected again, in a new epoch.
         self.epoch = max(self.epoch, self.log.epochs.latest + 1)
 
 
@@ -355,7 +355,7 @@ def sector_batch(fill: bytes, base_offset: int, epoch: int) -> bytearray:
 
 @pytest.mark.parametrize("survival", Survival)
 @pytest.mark.parametrize("seed", range(20))
-def test_a_tail_that_was_cut_off_never_mixes_with_what_took_its_place(survival: Survival, seed: int) -> None:
+def test_a_truncated_tail_never_mixes_with_new_records(survival: Survival, seed: int) -> None:
     bench = Bench(LogSettings(), disk=SimulatedDisk(seed))
     bench.fetched(*[sector_batch(b"o", offset, 1) for offset in range(10)])
     bench.log.flusher.start()
@@ -369,7 +369,7 @@ def test_a_tail_that_was_cut_off_never_mixes_with_what_took_its_place(survival: 
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_segments_that_were_cut_off_never_follow_what_took_their_place(seed: int) -> None:
+def test_truncated_segments_never_follow_new_ones(seed: int) -> None:
     random = Random(seed)
     bench = Bench(LogSettings(segment_bytes=2 * SECTOR_BATCH, file_delete_delay_ms=0), disk=SimulatedDisk(seed))
     bench.fetched(*[sector_batch(b"o", offset, 1) for offset in range(10)])
@@ -429,7 +429,7 @@ def start_writer(directory: Path, seed: int) -> subprocess.Popen[str]:
 def test_after_sigkill_everything_written_is_there(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     random = Random(1)
-    told: list[tuple[int, str]] = []
+    reported: list[tuple[int, str]] = []
     synced = 0
     for round_number in range(15):
         with start_writer(directory, round_number) as writer:
@@ -442,17 +442,17 @@ def test_after_sigkill_everything_written_is_there(tmp_path: Path) -> None:
             if line.endswith("\n"):
                 kind, offset, digest = line.split()
                 if kind == "written":
-                    told.append((int(offset), digest))
+                    reported.append((int(offset), digest))
                 else:
                     synced = int(offset)
         log = crash_writer.open_or_create(str(directory), clean=False, recovery_point=synced)
         check_consistent(log)
         found = [(header.base_offset, crash_writer.digest(data)) for _, _, header, data in stored(log)]
-        # At the most the last one of each round was written, and not yet told when the end came.
-        assert set(told) <= set(found)
-        assert len(found) <= len(told) + 1
-        told = found
+        # At the most the last one of each round was written, but not reported before the end came.
+        assert set(reported) <= set(found)
+        assert len(found) <= len(reported) + 1
+        reported = found
         assert producers_of(log) == {p.producer_id: tuple(p.saved()) for p in replay([b for *_, b in stored(log)])}
         log.close()
-    assert len(told) > 100
+    assert len(reported) > 100
     assert len(fetch_all(log)) > 100

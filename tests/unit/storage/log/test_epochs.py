@@ -51,9 +51,7 @@ def test_the_latest_epoch_is_not_begun_again() -> None:
         (0, 0, [(0, 0)]),
     ],
 )
-def test_a_new_entry_replaces_those_that_contradict_it(
-    epoch: int, offset: int, expected: list[tuple[int, int]]
-) -> None:
+def test_a_new_entry_replaces_conflicting_ones(epoch: int, offset: int, expected: list[tuple[int, int]]) -> None:
     epochs = example()
     epochs.assign(epoch, offset)
     assert epochs.entries == tuple(expected)

@@ -135,13 +135,13 @@ def test_a_clean_index_passes_its_check(index: Index) -> None:
     index.check()
 
 
-def test_a_missing_file_is_noticed(disk: SimulatedDisk) -> None:
+def test_a_missing_file_is_detected(disk: SimulatedDisk) -> None:
     with pytest.raises(CorruptIndex, match="missing"):
         Index(disk, PATH, Layout.OFFSET, new=False).check()
 
 
 @pytest.mark.parametrize("content", [b"1234567", bytes(8) + bytes(8), b"\0" * 7 + b"\1" + bytes(8) * 2])
-def test_a_file_that_no_writer_leaves_is_noticed(disk: SimulatedDisk, content: bytes) -> None:
+def test_an_invalid_file_is_detected(disk: SimulatedDisk, content: bytes) -> None:
     file = disk.create(PATH)
     disk.pwrite(file, content, 0)
     disk.close(file)
@@ -157,7 +157,7 @@ def test_clearing_empties_memory_and_file(index: Index) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_searched_before_never_tells_of_what_is_gone(disk: SimulatedDisk, seed: int) -> None:
+def test_a_cached_search_never_returns_removed_entries(disk: SimulatedDisk, seed: int) -> None:
     chance = Random(seed)
     index = Index(disk, PATH, Layout.OFFSET, new=True)
     model: list[tuple[int, int]] = []
@@ -180,9 +180,7 @@ def test_what_was_searched_before_never_tells_of_what_is_gone(disk: SimulatedDis
             assert index.floor(key) == (expected[-1] if expected else None)
 
 
-def test_whoever_reads_on_opens_the_file_now_and_then_only(
-    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sequential_reads_rarely_open_the_file(disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     entries = [(2 * number, 10 * number) for number in range(2000)]
     filled(disk, entries).write()
     index = Index(disk, PATH, Layout.OFFSET, new=False)

@@ -58,7 +58,7 @@ def test_whatever_a_crash_leaves_of_the_first_append_its_topics_id_is_there(surv
     assert seen or survival is Survival.NONE
 
 
-def test_a_crash_before_they_are_made_leaves_nothing_and_the_log_is_made_again() -> None:
+def test_a_crash_before_creation_leaves_nothing_and_the_log_is_created_again() -> None:
     disk = SimulatedDisk(1)
     create(make_logs(disk, "/a", background=Slow()))
     logs = make_logs(disk.crash(), "/a", background=Slow())
@@ -68,7 +68,7 @@ def test_a_crash_before_they_are_made_leaves_nothing_and_the_log_is_made_again()
     assert log.log_end_offset == 1
 
 
-def test_a_log_that_is_deleted_before_leaves_nothing_behind() -> None:
+def test_a_planned_log_that_is_deleted_leaves_nothing() -> None:
     disk, background = SimulatedDisk(1), Slow()
     logs = make_logs(disk, "/a", background=background)
     create(logs)
@@ -81,19 +81,19 @@ def test_a_log_that_is_deleted_before_leaves_nothing_behind() -> None:
     assert log.log_end_offset == 1
 
 
-def test_stopping_rolling_and_beginning_anew_make_them_too() -> None:
+def test_closing_rolling_and_truncating_create_the_files() -> None:
     disk = SimulatedDisk(1)
     logs = make_logs(disk, "/a", background=Slow())
-    stopped, rolled, anew = (create(logs, partition) for partition in range(3))
+    stopped, rolled, emptied = (create(logs, partition) for partition in range(3))
     rolled.roll(NOW_MS, 7)
-    truncate_fully(anew, 5, now_ms=NOW_MS)
+    truncate_fully(emptied, 5, now_ms=NOW_MS)
     logs.close(broker_epoch=1)
     assert stopped.log_end_offset == 0
     again = make_logs(disk, "/a")
     assert [(log.partition, log.log_end_offset) for log in again] == [(0, 0), (1, 7), (2, 5)]
 
 
-def test_a_disk_on_which_they_cannot_be_made_goes_offline() -> None:
+def test_a_directory_in_which_logs_cannot_be_created_goes_offline() -> None:
     disk, background = SimulatedDisk(1), Slow()
     logs = make_logs(disk, "/a", background=background)
     create(logs)
@@ -115,7 +115,7 @@ def test_renames_of_deleted_logs_are_synced_together() -> None:
     assert disk.synced("/a") == before + 1
 
 
-def test_whoever_needs_a_log_while_it_is_made_finds_it_whole(tmp_path: Path) -> None:
+def test_a_log_used_during_its_creation_is_complete(tmp_path: Path) -> None:
     later: list[Callable[[], None]] = []
     background = Threads(later.append, lambda _, action: later.append(action))
     directory = LogDirectory(str(tmp_path), NodeMeta("cluster", 1, directory_id=bytes(16)), background=background)

@@ -1,4 +1,4 @@
-"""Opening: the same state after a clean stop, files made anew that are missing or wrong, leftovers tidied up."""
+"""Opening: the same state after a clean stop, missing or wrong files rebuilt, leftovers removed."""
 
 import pytest
 
@@ -120,7 +120,7 @@ class TestCleanStop:
         bases = {segment.base_offset for segment in bench.log.segments}
         assert offsets <= bases | {bench.log.log_end_offset}
 
-    def test_appending_goes_on(self, bench: Bench) -> None:
+    def test_appending_continues(self, bench: Bench) -> None:
         end = bench.log.log_end_offset
         bench.restart()
         assert bench.append(batch(b"a", producer=Producer(1, 18)), epoch=8).base_offset == end
@@ -143,7 +143,7 @@ class TestDamage:
     @pytest.mark.parametrize("suffix", INDEXES)
     @pytest.mark.parametrize("number", range(3))
     @pytest.mark.parametrize("clean", [True, False])
-    def test_a_missing_index_is_made_anew(self, bench: Bench, number: int, suffix: str, clean: bool) -> None:
+    def test_a_missing_index_is_rebuilt(self, bench: Bench, number: int, suffix: str, clean: bool) -> None:
         before = state(bench)
         bench.log.close()
         files = bench.simulated.listing()
@@ -157,9 +157,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("suffix", [*INDEXES, ABORTED_SUFFIX])
     @pytest.mark.parametrize("content", [b"\xff" * 7, b"\xff" * 34 * 6])
-    def test_a_corrupt_index_of_the_active_segment_is_made_anew(
-        self, bench: Bench, suffix: str, content: bytes
-    ) -> None:
+    def test_a_corrupt_index_of_the_active_segment_is_rebuilt(self, bench: Bench, suffix: str, content: bytes) -> None:
         before = state(bench)
         bench.log.close()
         put(bench.simulated, path_of(bench, 2, suffix), content)
@@ -199,7 +197,7 @@ class TestDamage:
         bench.reopen(clean=False, recovery_point=0)
         assert state(bench) == before
 
-    def test_epochs_of_what_was_cut_off_do_not_come_back(self) -> None:
+    def test_epochs_of_truncated_batches_do_not_come_back(self) -> None:
         bench = Bench()
         bench.fetched(batch(b"a", base_offset=0, leader_epoch=1))
         bench.append(epoch=5)
@@ -231,7 +229,7 @@ class TestDamage:
         assert bench.log.log_end_offset == end
         check_consistent(bench.log)
 
-    def test_a_batch_whose_epoch_is_between_two_that_are_in_order_ends_the_log(self, bench: Bench) -> None:
+    def test_a_batch_with_a_misplaced_epoch_ends_the_log(self, bench: Bench) -> None:
         # The epoch is not in the checksum: a sector that was torn in the header may hold anything there.
         end = bench.log.log_end_offset
         for number, epoch in enumerate((9, 1_952_710_658, 9)):
@@ -262,7 +260,7 @@ class TestDamage:
             bench.reopen(clean=clean)
         assert bench.log.size == size
 
-    def test_a_batch_that_is_cut_off_ends_the_log(self, bench: Bench) -> None:
+    def test_an_incomplete_batch_ends_the_log(self, bench: Bench) -> None:
         found = list(stored(bench.log))[-1]
         for size in range(found.position + 1, found.position + found.header.size_bytes, 7):
             bench.log.segments[-1].cut(size)
@@ -406,7 +404,7 @@ class TestPreallocation:
         bench.log.close()
         assert bench.disk.size_of(path_of(bench, 1, LOG_SUFFIX)) == bench.log.active.size
 
-    def test_after_a_crash_what_was_not_written_is_cut(self) -> None:
+    def test_after_a_crash_the_torn_tail_is_truncated(self) -> None:
         bench = self.filled()
         before = state(bench)
         bench.reopen(clean=False)

@@ -144,7 +144,7 @@ class TestRolling:
             bench.append(batch(b"a", timestamps=NOW + time))
         assert [segment.base_offset for segment in bench.log.segments] == [0, 3, 6]
 
-    def test_what_must_be_compacted_in_time_closes_the_segment_in_time(self) -> None:
+    def test_max_compaction_lag_closes_the_segment_in_time(self) -> None:
         bench = Bench(LogSettings(segment_ms=10_000, compact=True, max_compaction_lag_ms=1000))
         for time in (0, 1000, 1001):
             bench.append(batch(b"a", timestamps=NOW + time))
@@ -228,7 +228,7 @@ class TestFollower:
         check_consistent(bench.log)
 
     @pytest.mark.parametrize("tail", [1, 20, 61, 80])
-    def test_a_batch_that_is_cut_off_is_left_for_the_next_fetch(self, bench: Bench, tail: int) -> None:
+    def test_an_incomplete_batch_is_left_for_the_next_fetch(self, bench: Bench, tail: int) -> None:
         whole, more = batch(b"a", base_offset=0, leader_epoch=0), batch(bytes(30), base_offset=1, leader_epoch=0)
         assert bench.fetched(whole, more[:tail]) == len(whole)
         assert bench.fetched(more) == len(more)
@@ -236,7 +236,7 @@ class TestFollower:
         assert bench.fetched(b"") == 0
 
     @pytest.mark.parametrize(("offset", "epoch"), [(1, 5), (3, 4)], ids=["offset", "epoch"])
-    def test_what_falls_back_is_refused_as_a_whole(self, bench: Bench, offset: int, epoch: int) -> None:
+    def test_descending_offsets_or_epochs_are_rejected_as_a_whole(self, bench: Bench, offset: int, epoch: int) -> None:
         bench.fetched(batch(b"a", base_offset=1, leader_epoch=5))
         good = batch(b"b", base_offset=2, leader_epoch=5)
         with pytest.raises(CorruptBatch):
@@ -245,7 +245,7 @@ class TestFollower:
         bench.fetched(good)
         check_consistent(bench.log)
 
-    def test_a_flipped_bit_is_refused_as_a_whole(self, bench: Bench) -> None:
+    def test_a_flipped_bit_rejects_the_whole_file(self, bench: Bench) -> None:
         bad = batch(b"a", base_offset=1, leader_epoch=0)
         bad[-2] ^= 1
         with pytest.raises(CorruptBatch):
@@ -288,7 +288,7 @@ class TestFollower:
 
 class TestFlushing:
     @pytest.mark.parametrize("messages", [1, 3])
-    def test_so_many_messages_are_synced_at_once(self, messages: int) -> None:
+    def test_flush_messages_starts_a_sync(self, messages: int) -> None:
         bench = Bench(LogSettings(flush_messages=messages))
         for number in range(1, 10):
             bench.append()
@@ -301,19 +301,19 @@ class TestFlushing:
         bench.mark(1, commit=True)
         assert bench.log.recovery_point == 3
 
-    def test_whoever_waits_is_told_when_it_is_durable(self) -> None:
+    def test_waiting_actions_run_after_the_sync(self) -> None:
         slow, log = slow_log()
-        told: list[str] = []
+        reported: list[str] = []
         log.append(batch(b"a"), leader_epoch=0, now_ms=NOW)
-        log.flusher.when_durable(1, lambda: told.append("first"))
+        log.flusher.when_durable(1, lambda: reported.append("first"))
         log.append(batch(b"a"), leader_epoch=0, now_ms=NOW)
-        log.flusher.when_durable(2, lambda: told.append("second"))
+        log.flusher.when_durable(2, lambda: reported.append("second"))
         slow.work.pop(0)()
-        assert told == ["first"]
+        assert reported == ["first"]
         slow.finish()
-        assert told == ["first", "second"]
-        log.flusher.when_durable(2, lambda: told.append("at once"))
-        assert told[-1] == "at once"
+        assert reported == ["first", "second"]
+        log.flusher.when_durable(2, lambda: reported.append("at once"))
+        assert reported[-1] == "at once"
 
     def test_a_roll_during_a_sync_is_synced_after_it(self) -> None:
         slow, log = slow_log()
@@ -348,7 +348,7 @@ class TestFlushing:
         truncate_to(log, 1, now_ms=NOW, producer_expiration_ms=FOREVER)
         assert flush() == ["/d", "/"]
 
-    def test_a_sync_that_fails_is_told_and_never_tried_again(self, bench: Bench) -> None:
+    def test_a_failed_sync_is_reported_and_never_retried(self, bench: Bench) -> None:
         bench.append()
         bench.simulated.fail_after(2)
         bench.log.flusher.start()
@@ -395,7 +395,7 @@ class TestFailingDisk:
     @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
     @pytest.mark.parametrize("act", [append_plain, append_marker, append_block, roll])
     @pytest.mark.parametrize("full", [False, True], ids=["same segment", "next segment"])
-    def test_the_log_is_as_before_and_the_failure_is_told(
+    def test_a_failed_append_leaves_the_log_unchanged_and_is_reported(
         self, act: Callable[[Bench], None], full: bool, error: int
     ) -> None:
         for calls in range(1, 25):

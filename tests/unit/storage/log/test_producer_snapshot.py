@@ -52,7 +52,7 @@ def test_entries_survive_the_file(entries: list[SnapshotEntry]) -> None:
     assert decode(encode(entries)) == entries
 
 
-def test_a_file_is_written_whole_over_an_older_one(tmp_path: Path) -> None:
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = str(tmp_path / snapshot_name(7))
     producer_snapshot.write(DISK, path, [IDLE, OPEN, IDLE])
     producer_snapshot.write(DISK, path, [OPEN])

@@ -48,7 +48,7 @@ class Partition:
         self.end = 0
 
     def append(self, *headers: BatchHeader, origin: Origin = CLIENT, at_once: bool = False) -> BatchSeen | None:
-        """Append as one: a single batch on the short path, unless told otherwise."""
+        """Append as one: a single batch on the short path, by default."""
         if len(headers) == 1 and not at_once:
             (header,) = headers
             if seen := self.producers.check(header, origin):
@@ -136,7 +136,7 @@ class TestSequences:
         with pytest.raises(OutOfOrderSequenceNumber):
             append(batch(20))
 
-    def test_sequences_go_on_from_nought_after_the_largest(self, log: Partition, append: Append) -> None:
+    def test_sequences_wrap_to_zero_after_the_largest(self, log: Partition, append: Append) -> None:
         append(batch(MAX_INT32 - 1, 2))
         append(batch(0, 2))
         append(batch(2))
@@ -149,7 +149,7 @@ class TestSequences:
         assert seen is not None
         assert (seen.base_sequence, seen.last_sequence) == (MAX_INT32 - 1, 1)
 
-    def test_a_new_epoch_starts_with_nought(self, log: Partition, append: Append) -> None:
+    def test_a_new_epoch_starts_with_sequence_zero(self, log: Partition, append: Append) -> None:
         append(batch(0))
         with pytest.raises(OutOfOrderSequenceNumber, match="starts epoch 1 with sequence 1, not 0"):
             append(batch(1, epoch=1))
@@ -196,7 +196,7 @@ class TestRepeats:
     def test_an_unknown_producer_repeats_nothing(self, log: Partition) -> None:
         assert log.producers.check(batch(0), CLIENT) is None
 
-    def test_what_others_append_is_never_taken_for_a_repeat(self, log: Partition, append: Append) -> None:
+    def test_only_clients_batches_can_be_duplicates(self, log: Partition, append: Append) -> None:
         append(batch(0))
         assert append(batch(0), REPLICATION) is None
         assert log.end == 2
@@ -216,7 +216,7 @@ class TestEpochs:
         with pytest.raises(InvalidProducerEpoch, match="epoch 2 of producer 7 is older than 3"):
             append(batch(1, epoch=2), origin)
 
-    def test_a_replica_takes_what_its_leader_took(
+    def test_a_replica_accepts_what_its_leader_accepted(
         self, log: Partition, append: Append, caplog: pytest.LogCaptureFixture
     ) -> None:
         append(batch(0, epoch=3))
@@ -275,7 +275,7 @@ class TestTransactions:
             log.append(batch(1))
         log.append(batch(0, epoch=1))
 
-    def test_a_producer_of_which_only_a_marker_is_known_starts_with_nought(self, log: Partition) -> None:
+    def test_a_producer_known_only_by_a_marker_starts_with_sequence_zero(self, log: Partition) -> None:
         log.mark()
         with pytest.raises(OutOfOrderSequenceNumber):
             log.append(batch(4))
@@ -348,7 +348,7 @@ class TestStability:
         log.producers.on_high_watermark(32)
         assert log.producers.first_unstable_offset == 20
 
-    def test_the_start_of_the_log_makes_stable_what_is_before_it(self, log: Partition) -> None:
+    def test_transactions_before_the_log_start_are_stable(self, log: Partition) -> None:
         log.append(batch(0, 10, transactional=True))
         log.mark()
         log.producers.on_log_start(11)
@@ -462,7 +462,7 @@ class TestForgetting:
         loaded.load(log.producers.snapshot(), 3, now_ms=1100, expiration_ms=100)
         assert [producer.producer_id for producer in loaded] == [2, 3]
 
-    def test_loading_replaces_what_was_known(self, log: Partition) -> None:
+    def test_loading_replaces_the_state(self, log: Partition) -> None:
         log.append(batch(0, transactional=True))
         log.mark()
         log.append(batch(1, transactional=True))

@@ -48,11 +48,11 @@ def first_offsets(bench: Bench, offset: int, max_bytes: int, isolation: Isolatio
 
 
 class TestByOffset:
-    def test_an_offset_inside_a_batch_gives_the_whole_batch(self, bench: Bench) -> None:
+    def test_an_offset_inside_a_batch_returns_the_whole_batch(self, bench: Bench) -> None:
         for offset in range(90):
             assert first_offsets(bench, offset, 1)[0] == offset // 3 * 3
 
-    def test_the_first_batch_comes_whole_however_large(self, bench: Bench) -> None:
+    def test_the_first_batch_is_returned_whole_however_large(self, bench: Bench) -> None:
         assert first_offsets(bench, 0, 1) == [0]
 
     def test_no_more_bytes_than_asked_for(self, bench: Bench) -> None:
@@ -113,7 +113,7 @@ class TestLimits:
                 header.size_bytes for _, _, header, _ in stored(bench.log) if header.last_offset < mark
             )
 
-    def test_the_limit_is_found_anew_when_it_moves_back(self) -> None:
+    def test_a_limit_that_moves_back_is_found_again(self) -> None:
         bench = Bench()
         for _ in range(6):
             bench.append(count=3)

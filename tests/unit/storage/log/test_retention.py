@@ -41,7 +41,7 @@ def test_the_oldest_segments_are_removed_while_there_are_more_bytes_than_wanted(
     assert log.size == 4 * each
 
 
-def test_a_log_that_is_too_old_as_a_whole_ends_up_empty_with_its_offsets_kept() -> None:
+def test_a_fully_expired_log_is_empty_and_keeps_its_offsets() -> None:
     log, _, _ = log_of_hours(3, retention_ms=1000)
     assert remove_expired(log, NOW_MS) == 3
     assert (log.log_start_offset, log.log_end_offset, len(log.segments), log.size) == (3, 3, 1, 0)
@@ -49,7 +49,7 @@ def test_a_log_that_is_too_old_as_a_whole_ends_up_empty_with_its_offsets_kept() 
     assert remove_expired(log, NOW_MS) == 0
 
 
-def test_what_is_not_replicated_stays() -> None:
+def test_segments_above_the_high_watermark_are_kept() -> None:
     log, _, _ = log_of_hours(5, retention_ms=1000)
     log.high_watermark = 2
     assert remove_expired(log, NOW_MS) == 2

@@ -53,7 +53,7 @@ def test_every_offset_is_found_in_the_batch_that_ends_at_it_or_after(
     check_indexes(segment)
 
 
-def test_a_segment_opened_again_knows_what_it_knew(disk: SimulatedDisk) -> None:
+def test_a_reopened_segment_has_the_same_state(disk: SimulatedDisk) -> None:
     segment = grown(disk)
     segment.finish()
     again = Segment(disk, DIRECTORY, BASE)
@@ -88,7 +88,7 @@ def test_a_cut_removes_the_aborted_transactions_behind_it(disk: SimulatedDisk) -
     assert [entry.last_offset for entry in segment.aborted.read()] == [BASE + 5]
 
 
-def test_an_index_made_anew_is_in_its_file(disk: SimulatedDisk) -> None:
+def test_a_rebuilt_index_is_in_its_file(disk: SimulatedDisk) -> None:
     segment = grown(disk)
     segment.finish()
     before = disk.listing()
@@ -144,7 +144,7 @@ def test_an_index_that_cannot_be_written_refuses_the_batch(disk: SimulatedDisk) 
     assert len(segment.offsets) > 1024
 
 
-def test_a_segment_that_cannot_be_made_is_not_there(disk: SimulatedDisk) -> None:
+def test_a_segment_that_cannot_be_created_does_not_exist(disk: SimulatedDisk) -> None:
     for suffix in SUFFIXES[1:]:
         disk.close(disk.create(f"{DIRECTORY}/{BASE:020d}{suffix}"))
     for calls in range(1, 5):
@@ -175,7 +175,7 @@ def test_power_loss_while_files_are_renamed_leaves_a_segment_whole_or_none(suffi
             assert f"{BASE:020d}{ABORTED_SUFFIX}" in names, "a log without its aborted transactions"
 
 
-def test_what_is_not_a_batch_is_told_with_its_place(disk: SimulatedDisk) -> None:
+def test_an_invalid_batch_is_reported_with_its_position(disk: SimulatedDisk) -> None:
     segment = grown(disk, 4)
     third = [position for position, _ in segment.headers()][2]
     disk.pwrite(segment.file.number, b"\xff" * 12, third + 8)
@@ -196,7 +196,7 @@ def test_a_flipped_bit_is_found_by_the_checksum(disk: SimulatedDisk) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 60, 61, 80])
-def test_a_batch_that_is_cut_off_is_corruption(disk: SimulatedDisk, cut: int) -> None:
+def test_an_incomplete_batch_is_corruption(disk: SimulatedDisk, cut: int) -> None:
     segment = grown(disk, 2)
     first = segment.size // 2
     disk.truncate(segment.file.number, first + cut)
@@ -220,7 +220,7 @@ def test_large_and_small_batches_are_walked_alike(disk: SimulatedDisk) -> None:
         assert found.base_offset == offset
 
 
-def test_an_index_that_points_beyond_the_log_is_noticed(disk: SimulatedDisk) -> None:
+def test_an_index_that_points_beyond_the_log_is_detected(disk: SimulatedDisk) -> None:
     segment = grown(disk, interval=0)
     segment.finish()
     segment.cut(100)
@@ -270,7 +270,7 @@ def test_the_batch_that_came_last_is_at_hand(disk: SimulatedDisk, monkeypatch: p
     assert (both.size, both.held) == (2 * before.size, None)
 
 
-def test_what_was_cut_off_is_not_at_hand(disk: SimulatedDisk) -> None:
+def test_a_truncated_tail_is_not_cached(disk: SimulatedDisk) -> None:
     segment = grown(disk, 5)
     last = segment.find(BASE + 12)
     assert last is not None
@@ -298,7 +298,7 @@ def test_large_batches_are_not_kept(disk: SimulatedDisk) -> None:
 
 
 class Reserving(SystemDisk):
-    """Tells what room was asked for, or has none."""
+    """Records reserved space, or has none."""
 
     def __init__(self, *, has_room: bool = True) -> None:
         self.has_room = has_room
@@ -313,7 +313,7 @@ class Reserving(SystemDisk):
 
 @pytest.mark.parametrize("has_room", [True, False])
 @pytest.mark.parametrize("in_blocks", [True, False])
-def test_a_log_that_grows_has_room_ahead_and_keeps_none_of_it(tmp_path: Path, has_room: bool, in_blocks: bool) -> None:
+def test_a_growing_log_reserves_space_and_releases_it(tmp_path: Path, has_room: bool, in_blocks: bool) -> None:
     disk = Reserving(has_room=has_room)
     segment = Segment.create(disk, str(tmp_path), 0, now_ms=NOW)
     data = batch(bytes(200_000), base_offset=0, leader_epoch=0)
@@ -340,7 +340,7 @@ def test_a_log_that_grows_has_room_ahead_and_keeps_none_of_it(tmp_path: Path, ha
     assert path.read_bytes() == bytes(data) * 20
 
 
-def test_room_is_set_aside_anew_where_a_log_was_cut(tmp_path: Path) -> None:
+def test_space_is_reserved_again_after_a_truncation(tmp_path: Path) -> None:
     disk = Reserving()
     segment = Segment.create(disk, str(tmp_path), 0, now_ms=NOW)
     data = batch(bytes(200_000), base_offset=0, leader_epoch=0)

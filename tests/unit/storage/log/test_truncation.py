@@ -81,7 +81,7 @@ def test_an_ended_transaction_holds_back_readers_until_its_marker_is_replicated_
     assert bench.log.last_stable_offset == 6
 
 
-def test_duplicates_of_what_was_cut_off_are_new() -> None:
+def test_duplicates_of_truncated_batches_are_new() -> None:
     bench = Bench()
     bench.append(batch(b"a", producer=Producer(1, 0)))
     bench.append(batch(b"b", producer=Producer(1, 1)))
@@ -128,20 +128,20 @@ def test_a_cut_never_makes_replicated_transactions_unstable() -> None:
     assert bench.log.last_stable_offset == 2
 
 
-def test_a_sync_under_way_says_nothing_about_what_came_after_a_cut() -> None:
+def test_a_running_sync_does_not_count_after_a_truncation() -> None:
     slow = Slow()
     log = create_log(LogEnvironment(disk=SimulatedDisk(1), background=slow), "/d", "t", 0, LogSettings(), now_ms=NOW)
     bench = Bench()
     bench.log = log
     for _ in range(4):
         bench.append()
-    told: list[int] = []
-    log.flusher.when_durable(4, lambda: told.append(4))
+    reported: list[int] = []
+    log.flusher.when_durable(4, lambda: reported.append(4))
     bench.truncate(1)
     bench.append(epoch=1)
     slow.finish()
     assert log.recovery_point <= 1
-    assert not told, "what was waited for is gone"
+    assert not reported, "what was waited for is gone"
 
 
 def test_time_based_rolling_counts_from_the_segment_that_is_active_after_a_cut() -> None:
@@ -222,7 +222,7 @@ class TestLogStart:
         check_consistent(bench.log)
         assert len(bench.values()) == len(grown().values(start))
 
-    def test_a_start_behind_the_end_begins_anew_there(self) -> None:
+    def test_a_log_start_beyond_the_end_empties_the_log(self) -> None:
         bench = grown()
         bench.log.close()
         bench.reopen(log_start=77)
@@ -238,7 +238,7 @@ def fail_start_over(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("act", [fail_truncate, fail_start_over])
-def test_a_failing_disk_is_told(act: Callable[[Bench], None]) -> None:
+def test_a_failing_disk_is_reported(act: Callable[[Bench], None]) -> None:
     for calls in range(1, 60):
         bench = grown()
         bench.simulated.fail_after(calls)

@@ -39,7 +39,7 @@ class TestBytes:
     def test_one_batch_at_a_time(self) -> None:
         assert isinstance(refused(batch(b"a") + batch(b"b")), InvalidRecord)
 
-    def test_a_batch_that_is_cut_off_is_refused(self) -> None:
+    def test_an_incomplete_batch_is_rejected(self) -> None:
         refused(batch(bytes(100))[:-1])
 
     def test_the_largest_batch_is_taken_and_one_byte_more_is_not(self) -> None:
@@ -136,7 +136,7 @@ class TestCompression:
         assert [record.timestamp for record in kept] == ([NOW] * 3 if clock else times)
         check_consistent(bench.log)
 
-    def test_what_grows_beyond_the_limit_is_refused(self) -> None:
+    def test_a_batch_that_grows_beyond_the_limit_is_rejected(self) -> None:
         data = batch(bytes(5000), compression=Compression.GZIP)
         settings = LogSettings(compression=Compression.NONE, max_message_bytes=1000)
         assert isinstance(refused(data, settings), MessageTooLarge)
@@ -209,7 +209,7 @@ class TestPieces:
 
     @pytest.mark.usefixtures("small_pieces")
     @pytest.mark.parametrize("target", [Compression.NONE, Compression.SNAPPY])
-    def test_what_grows_beyond_the_limit_is_refused(self, target: Compression) -> None:
+    def test_a_batch_that_grows_beyond_the_limit_is_rejected(self, target: Compression) -> None:
         data = batch(*(bytes([number]) * 400 for number in range(100)), compression=Compression.GZIP)
         settings = LogSettings(compression=target, max_message_bytes=len(data) + 10)
         assert isinstance(refused(data, settings), MessageTooLarge)

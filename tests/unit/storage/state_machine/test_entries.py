@@ -49,7 +49,7 @@ def test_a_marker_is_read(commit: bool) -> None:
     assert read(batch) == [Marker(11, 4, commit, 6)]
 
 
-def test_what_is_not_known_is_left_out() -> None:
+def test_unknown_types_are_left_out() -> None:
     batch = build_batch(
         [
             Record(0, 9, b"\x00\x63" + b"whatever", b"\x00\x00"),
@@ -61,6 +61,6 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [(None, b""), (b"\x00", None), (encode_key(KEY), b"\x00")])
-def test_what_is_no_record_is_refused(key: bytes | None, value: bytes | None) -> None:
+def test_an_invalid_record_is_rejected(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(ProtocolError):
         read(build_batch([Record(0, 9, key, value)]))

@@ -42,14 +42,14 @@ def test_without_values_there_is_no_quantile() -> None:
     assert math.isnan(quantile(new_counts(), 0.5))
 
 
-def test_noughts_that_were_not_recorded_are_made_up_for() -> None:
+def test_unrecorded_zeros_are_added() -> None:
     counts = new_counts()
     record(counts, 100)
     assert quantile(fill_zeros(counts, 1000), 0.99) == 0
     assert total(counts) == 1000
 
 
-def test_what_came_since_a_copy_was_taken() -> None:
+def test_values_added_since_a_copy() -> None:
     counts = new_counts()
     record(counts, 5)
     before = counts[:]

@@ -67,13 +67,13 @@ def test_a_reply_waits_until_its_records_are_committed(written: Written) -> None
     assert written.replies == ["done"]
 
 
-def test_the_next_decision_sees_what_is_not_committed_yet(written: Written) -> None:
+def test_the_next_decision_sees_uncommitted_records(written: Written) -> None:
     written.submit("a")
     written.decide(lambda state: Decision((f"after {len(state)}",), None))
     assert written.log == ["a", "after 1"]
 
 
-def test_a_reply_without_records_waits_for_what_it_may_tell_of(written: Written) -> None:
+def test_a_reply_without_records_waits_for_earlier_records(written: Written) -> None:
     written.submit("a", reply="written")
     written.decide(lambda state: Decision((), f"saw {len(state)}"))
     assert written.replies == []
@@ -102,7 +102,7 @@ def test_a_refused_event_is_answered_at_once_and_changes_nothing(written: Writte
     assert written.machine.stats["Write"].count == 2
 
 
-def test_a_bug_is_answered_and_the_machine_goes_on(written: Written, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_answered_and_the_machine_continues(written: Written, caplog: pytest.LogCaptureFixture) -> None:
     written.decide(lambda state: Decision((), 1 // len(state)))
     assert isinstance(written.replies[0], UnknownServerError)
     assert "Write failed" in caplog.text
@@ -111,14 +111,14 @@ def test_a_bug_is_answered_and_the_machine_goes_on(written: Written, caplog: pyt
     assert written.replies[1] == "done"
 
 
-def test_who_may_not_append_any_more_answers_with_the_logs_error(written: Written) -> None:
+def test_a_failed_append_is_answered_with_the_logs_error(written: Written) -> None:
     written.refusal = NotController("elsewhere")
     written.submit("a")
     assert isinstance(written.replies[0], NotController)
     assert written.machine.state == ()
 
 
-def test_losing_the_lead_fails_all_who_wait(written: Written) -> None:
+def test_losing_leadership_fails_waiting_replies(written: Written) -> None:
     written.submit("a")
     written.submit("b")
     written.machine.deactivate(NotController("elsewhere"))
@@ -128,7 +128,7 @@ def test_losing_the_lead_fails_all_who_wait(written: Written) -> None:
     assert len(written.replies) == 2, "nobody is answered twice"
 
 
-def test_a_machine_that_comes_back_starts_from_what_is_committed(written: Written) -> None:
+def test_a_machine_that_is_activated_again_starts_from_the_committed_state(written: Written) -> None:
     written.submit("kept")
     written.commit()
     written.submit("lost")
@@ -138,7 +138,7 @@ def test_a_machine_that_comes_back_starts_from_what_is_committed(written: Writte
     assert written.machine.state == ("kept",)
 
 
-def test_what_was_not_begun_in_time_is_not_begun(written: Written) -> None:
+def test_an_event_past_its_deadline_is_not_decided(written: Written) -> None:
     written.ms = 100
     written.submit("late", deadline_ms=100)
     assert isinstance(written.replies[0], RequestTimedOut)
@@ -157,7 +157,7 @@ def test_an_event_that_comes_up_during_another_waits_for_its_turn(written: Writt
     assert written.log == ["outer", "inner"]
 
 
-def test_what_cannot_wait_goes_first(written: Written) -> None:
+def test_an_urgent_event_goes_first(written: Written) -> None:
     def decide(state: State) -> Decision[Any]:
         written.submit("second")
         written.submit("first", first=True)
@@ -189,19 +189,19 @@ def test_a_dry_run_has_the_same_reply_and_no_records() -> None:
 
 
 class Asked:
-    """A ticket that remembers what it was told."""
+    """A ticket that remembers its outcomes."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.outcomes: list[Any] = []
 
     def answer(self, response: Any, /) -> None:
-        self.told.append(response)
+        self.outcomes.append(response)
 
     def fail(self, error: ApiError, /) -> None:
-        self.told.append(error)
+        self.outcomes.append(error)
 
 
-def test_what_changes_unrecorded_is_the_base_of_what_is_recorded(written: Written) -> None:
+def test_records_are_applied_to_the_unrecorded_changes(written: Written) -> None:
     written.decide(lambda state: Decision(("b",), "done", state=(*state, "a")))
     assert written.machine.state == ("a", "b")
     assert written.log == ["b"]
@@ -212,16 +212,16 @@ def test_nothing_changes_when_the_log_refuses(written: Written) -> None:
     ticket = Asked()
     written.decide(lambda state: Decision(("b",), "done", state=("a",), answers=[(ticket, "yes")]))
     assert written.machine.state == ()
-    assert ticket.told == []
+    assert ticket.outcomes == []
     assert isinstance(written.replies[0], NotController)
 
 
 def test_parked_requests_are_answered_with_the_commit(written: Written) -> None:
     ticket = Asked()
     written.decide(lambda _: Decision(("a",), "done", answers=[(ticket, "yes")]))
-    assert ticket.told == []
+    assert ticket.outcomes == []
     written.commit()
-    assert (written.replies, ticket.told) == (["done"], ["yes"])
+    assert (written.replies, ticket.outcomes) == (["done"], ["yes"])
 
 
 def test_a_reply_that_waits_too_long_fails_and_the_state_stays(written: Written) -> None:
@@ -231,7 +231,7 @@ def test_a_reply_that_waits_too_long_fails_and_the_state_stays(written: Written)
     written.submit("b")
     assert written.machine.oldest_waiting_ms() == 0
     written.machine.give_up(5, RequestTimedOut())
-    assert [type(told) for told in (*written.replies, *ticket.told)] == [RequestTimedOut, RequestTimedOut]
+    assert [type(outcome) for outcome in (*written.replies, *ticket.outcomes)] == [RequestTimedOut, RequestTimedOut]
     assert written.machine.state == ("a", "b")
     written.commit()
     assert written.replies[1:] == ["done"]
@@ -242,12 +242,12 @@ def test_parked_requests_fail_when_the_machine_is_deactivated(written: Written) 
     ticket = Asked()
     written.decide(lambda _: Decision(("a",), "done", answers=[(ticket, "yes")]))
     written.machine.deactivate(NotController())
-    assert [type(told) for told in ticket.told] == [NotController]
+    assert [type(outcome) for outcome in ticket.outcomes] == [NotController]
 
 
 @pytest.mark.parametrize("how", ["given up", "deactivated"])
-def test_who_is_parked_hears_nothing_of_what_its_parking_waits_for(written: Written, how: str) -> None:
-    """It was parked while something else was not committed yet, and stays parked: one outcome, by whoever takes it."""
+def test_a_parked_request_is_not_answered_by_the_record_of_its_parking(written: Written, how: str) -> None:
+    """A parked request stays parked while an earlier record is not committed; the decision that removes it answers it."""
     ticket = Asked()
     written.submit("a")
     written.decide(lambda _: Decision((), PARKED))
@@ -257,4 +257,4 @@ def test_who_is_parked_hears_nothing_of_what_its_parking_waits_for(written: Writ
     else:
         written.machine.deactivate(NotController())
     assert [type(reply) for reply in written.replies] == [NotController, NotController], "a, and who took the ticket"
-    assert [type(told) for told in ticket.told] == [NotController]
+    assert [type(outcome) for outcome in ticket.outcomes] == [NotController]
