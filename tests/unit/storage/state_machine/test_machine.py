@@ -247,7 +247,7 @@ def test_parked_requests_fail_when_the_machine_is_deactivated(written: Written) 
 
 @pytest.mark.parametrize("how", ["given up", "deactivated"])
 def test_a_parked_request_is_not_answered_by_the_record_of_its_parking(written: Written, how: str) -> None:
-    """A parked request stays parked while an earlier record is not committed; the decision that removes it answers it."""
+    """A parked request stays in the state when replies fail; the decision that removes it answers it."""
     ticket = Asked()
     written.submit("a")
     written.decide(lambda _: Decision((), PARKED))
