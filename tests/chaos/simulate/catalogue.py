@@ -8,7 +8,7 @@ from tests.unit.coordinators.transactions.test_model import test_transactions_ar
 from tests.unit.metadata.consensus.test_simulation import test_chaos_loses_nothing, test_voters_change_amid_chaos
 from tests.unit.replication.test_cluster_simulation import (
     test_nothing_is_lost_whatever_happens_to_brokers,
-    test_one_machine_after_the_other_may_lose_its_power,
+    test_brokers_may_lose_power_one_after_another,
     test_partitions_move_while_brokers_come_and_go,
 )
 
@@ -23,7 +23,7 @@ STORIES: Final[dict[str, Callable[[int], None]]] = {
     "quorum": test_chaos_loses_nothing,
     "quorum-voters": test_voters_change_amid_chaos,
     "replicas": test_nothing_is_lost_whatever_happens_to_brokers,
-    "replicas-power": test_one_machine_after_the_other_may_lose_its_power,
+    "replicas-power": test_brokers_may_lose_power_one_after_another,
     "replicas-moving": test_partitions_move_while_brokers_come_and_go,
     "transactions": _transactions,
 }
