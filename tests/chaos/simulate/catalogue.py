@@ -7,8 +7,8 @@ from tests.chaos.simulate import stories
 from tests.unit.coordinators.transactions.test_model import test_transactions_are_atomic
 from tests.unit.metadata.consensus.test_simulation import test_chaos_loses_nothing, test_voters_change_amid_chaos
 from tests.unit.replication.test_cluster_simulation import (
-    test_nothing_is_lost_whatever_happens_to_brokers,
     test_brokers_may_lose_power_one_after_another,
+    test_nothing_is_lost_whatever_happens_to_brokers,
     test_partitions_move_while_brokers_come_and_go,
 )
 
