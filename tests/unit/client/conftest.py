@@ -31,8 +31,8 @@ def ottla_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(params=["kafka", "ottla"])
 def address(request: pytest.FixtureRequest) -> str:
     """The address of Kafka's node, then of Ottla's."""
-    found: str = request.getfixturevalue(f"{request.param}_address")
-    return found
+    address: str = request.getfixturevalue(f"{request.param}_address")
+    return address
 
 
 @pytest.fixture

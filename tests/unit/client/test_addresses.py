@@ -25,4 +25,4 @@ def test_other_texts_are_rejected(text: str) -> None:
 
 
 def test_an_address_is_shown_as_it_was_written() -> None:
-    assert [str(each) for each in (Address("a", 1), Address("::1", 2))] == ["a:1", "[::1]:2"]
+    assert [str(address) for address in (Address("a", 1), Address("::1", 2))] == ["a:1", "[::1]:2"]

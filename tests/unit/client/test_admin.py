@@ -37,20 +37,21 @@ def ask(address: str, work: Callable[[Admin], Awaitable[T]]) -> T:
 
 def test_a_topic_is_created_described_extended_and_deleted(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
-        made = await admin.create_topic(topic, partitions=2, replicas=1, settings={"retention.ms": "1234"})
-        assert (made.name, made.partitions, made.replicas, len(made.id)) == (topic, 2, 1, 16)
-        found = await admin.topic(topic)
-        assert (found.id, found.is_internal, list(found.partitions)) == (made.id, False, [0, 1])
-        assert {(each.leader, each.replicas, each.isr, each.offline) for each in found.partitions.values()} == {
-            (1, (1,), (1,), ())
-        }
-        assert topic in [each.name for each in await admin.topics()]
+        created = await admin.create_topic(topic, partitions=2, replicas=1, settings={"retention.ms": "1234"})
+        assert (created.name, created.partitions, created.replicas, len(created.id)) == (topic, 2, 1, 16)
+        described = await admin.topic(topic)
+        assert (described.id, described.is_internal, list(described.partitions)) == (created.id, False, [0, 1])
+        assert {
+            (partition.leader, partition.replicas, partition.isr, partition.offline)
+            for partition in described.partitions.values()
+        } == {(1, (1,), (1,), ())}
+        assert topic in [listed.name for listed in await admin.topics()]
         await admin.add_partitions(topic, 4)
         while len((await admin.topic(topic)).partitions) < 4:  # the broker learns of it a little later
             await asyncio.sleep(0.02)
         assert list((await admin.topic(topic)).partitions) == [0, 1, 2, 3]
         await admin.delete_topic(topic)
-        while topic in [each.name for each in await admin.topics()]:
+        while topic in [listed.name for listed in await admin.topics()]:
             await asyncio.sleep(0.02)
         with pytest.raises(UnknownTopicOrPartition, match=f"topic '{topic}': there is no such topic"):
             await admin.topic(topic)
@@ -60,8 +61,8 @@ def test_a_topic_is_created_described_extended_and_deleted(address: str, topic: 
 
 def test_replicas_can_be_assigned_manually(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
-        made = await admin.create_topic(topic, assignment=[[1], [1], [1]])
-        assert made.partitions == 3
+        created = await admin.create_topic(topic, assignment=[[1], [1], [1]])
+        assert created.partitions == 3
 
     ask(address, work)
 
@@ -69,7 +70,7 @@ def test_replicas_can_be_assigned_manually(address: str, topic: str) -> None:
 def test_a_dry_run_creates_nothing(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
         await admin.create_topic(topic, validate_only=True)
-        assert topic not in [each.name for each in await admin.topics()]
+        assert topic not in [listed.name for listed in await admin.topics()]
 
     ask(address, work)
 
@@ -102,17 +103,17 @@ def test_settings_are_changed_incrementally(address: str, topic: str) -> None:
             resource,
             [("max.message.bytes", ConfigOperation.SET, "5000"), ("cleanup.policy", ConfigOperation.APPEND, "compact")],
         )
-        found = {each.name: each for each in await admin.settings(resource)}
-        assert found["retention.ms"][1:3] == ("1234", ConfigSource.TOPIC)
-        assert found["max.message.bytes"][1:3] == ("5000", ConfigSource.TOPIC)
-        assert found["cleanup.policy"][1:3] == ("delete,compact", ConfigSource.TOPIC)
-        assert found["segment.bytes"].source is ConfigSource.DEFAULT
+        settings = {setting.name: setting for setting in await admin.settings(resource)}
+        assert settings["retention.ms"][1:3] == ("1234", ConfigSource.TOPIC)
+        assert settings["max.message.bytes"][1:3] == ("5000", ConfigSource.TOPIC)
+        assert settings["cleanup.policy"][1:3] == ("delete,compact", ConfigSource.TOPIC)
+        assert settings["segment.bytes"].source is ConfigSource.DEFAULT
         await admin.change_settings(
             resource,
             [("retention.ms", ConfigOperation.UNSET, None), ("cleanup.policy", ConfigOperation.SUBTRACT, "delete")],
         )
         chosen = await admin.settings(resource, names=["retention.ms", "cleanup.policy"])
-        assert [(each.name, each.value) for each in chosen] == [
+        assert [(setting.name, setting.value) for setting in chosen] == [
             ("cleanup.policy", "compact"),
             ("retention.ms", "604800000"),
         ]
@@ -128,15 +129,15 @@ def test_settings_of_brokers_come_from_file_cluster_or_broker(address: str) -> N
     broker = ConfigResource(ResourceType.BROKER, "1")
 
     async def work(admin: Admin) -> None:
-        (found,) = await admin.settings(broker, names=["auto.create.topics.enable"])
-        assert found[1:4] == ("false", ConfigSource.FILE, True)
+        (setting,) = await admin.settings(broker, names=["auto.create.topics.enable"])
+        assert setting[1:4] == ("false", ConfigSource.FILE, True)
         await admin.change_settings(CLUSTER_DEFAULT, [("log.retention.ms", ConfigOperation.SET, "777000")])
         for _ in range(50):  # a broker learns of it a little later
-            (found,) = await admin.settings(broker, names=["log.retention.ms"])
-            if found.value == "777000":
+            (setting,) = await admin.settings(broker, names=["log.retention.ms"])
+            if setting.value == "777000":
                 break
             await asyncio.sleep(0.1)
-        assert found[1:3] == ("777000", ConfigSource.CLUSTER)
+        assert setting[1:3] == ("777000", ConfigSource.CLUSTER)
         await admin.change_settings(CLUSTER_DEFAULT, [("log.retention.ms", ConfigOperation.UNSET, None)])
         with pytest.raises(BrokerNotAvailable, match="broker 9 is not running"):
             await admin.settings(ConfigResource(ResourceType.BROKER, "9"))
@@ -154,18 +155,18 @@ def test_offsets_are_listed_by_end_and_timestamp_and_records_deleted(address: st
                 await producer.flush()
         key, empty = (topic, 0), (topic, 1)
 
-        async def at(timestamp: int) -> list[int]:
-            found = await admin.offsets({key: timestamp, empty: timestamp})
-            return [found[key].offset, found[empty].offset]
+        async def offsets_at(timestamp: int) -> list[int]:
+            offsets = await admin.offsets({key: timestamp, empty: timestamp})
+            return [offsets[key].offset, offsets[empty].offset]
 
-        assert await at(EARLIEST) == [0, 0]
-        assert await at(LATEST) == [10, 0]
-        assert await at(MAX_TIMESTAMP) == [9, NO_OFFSET]
-        assert await at(1_000_000) == [0, NO_OFFSET]
-        assert await at(1_000_041) == [5, NO_OFFSET]
-        assert await at(2_000_000) == [NO_OFFSET, NO_OFFSET]
+        assert await offsets_at(EARLIEST) == [0, 0]
+        assert await offsets_at(LATEST) == [10, 0]
+        assert await offsets_at(MAX_TIMESTAMP) == [9, NO_OFFSET]
+        assert await offsets_at(1_000_000) == [0, NO_OFFSET]
+        assert await offsets_at(1_000_041) == [5, NO_OFFSET]
+        assert await offsets_at(2_000_000) == [NO_OFFSET, NO_OFFSET]
         assert await admin.delete_records({key: 4}) == {key: 4}
-        assert await at(EARLIEST) == [4, 0]
+        assert await offsets_at(EARLIEST) == [4, 0]
         assert await admin.delete_records({key: HIGH_WATERMARK, empty: HIGH_WATERMARK}) == {key: 10, empty: 0}
 
     ask(address, work)
@@ -174,16 +175,18 @@ def test_offsets_are_listed_by_end_and_timestamp_and_records_deleted(address: st
 def test_the_cluster_describes_itself(address: str, topic: str) -> None:
     async def work(admin: Admin) -> None:
         await admin.create_topic(topic)
-        found = await admin.describe_cluster()
-        assert found.cluster_id == "b3R0bGEtaW50ZXJvcC0xMA"
-        assert [(str(each.address), each.id, each.is_fenced) for each in found.brokers] == [(address, 1, False)]
-        levels = {each.name: each.level for each in await admin.features()}
+        description = await admin.describe_cluster()
+        assert description.cluster_id == "b3R0bGEtaW50ZXJvcC0xMA"
+        assert [(str(broker.address), broker.id, broker.is_fenced) for broker in description.brokers] == [
+            (address, 1, False)
+        ]
+        levels = {feature.name: feature.level for feature in await admin.features()}
         assert levels["metadata.version"] >= 25
         quorum = await admin.quorum()
-        assert (quorum.leader_id, [each.id for each in quorum.members if each.is_voter]) == (1, [1])
+        assert (quorum.leader_id, [member.id for member in quorum.members if member.is_voter]) == (1, [1])
         (directory,) = (await admin.log_dirs(topics=[topic]))[1]
         assert directory.error is None
-        assert [each.partition for each in directory.replicas] == [(topic, 0)]
+        assert [replica.partition for replica in directory.replicas] == [(topic, 0)]
         assert directory.total_bytes > directory.usable_bytes > 0
 
     ask(address, work)

@@ -65,8 +65,8 @@ def test_the_cluster_is_described_with_the_same_fields(
     kafka_address: str, ottla_address: str, words: list[str]
 ) -> None:
     def fields(address: str) -> object:
-        found = json.loads(ottla("cluster", *words, "--json", server=address).stdout)
-        rows = found if isinstance(found, list) else found.get("members", found.get("brokers"))
+        described = json.loads(ottla("cluster", *words, "--json", server=address).stdout)
+        rows = described if isinstance(described, list) else described.get("members", described.get("brokers"))
         return sorted(rows[0]), len(rows)
 
     assert fields(kafka_address) == fields(ottla_address)

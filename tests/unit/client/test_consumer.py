@@ -61,13 +61,13 @@ def test_a_following_consumer_gets_later_records(address: str, topic: str, sessi
     async def work(cluster: Cluster) -> None:
         consumer = Consumer(cluster, sessions=sessions)
         await consumer.assign(topic, start=LATEST)
-        found: list[tuple[int, bytes | None]] = []
+        values_read: list[tuple[int, bytes | None]] = []
         async with Producer(cluster, linger_s=0) as producer, aclosing(consumer.chunks(follow=True)) as chunks:
             for number in range(5):
                 await producer.send(topic, b"new %d" % number, partition=number % 2)
                 chunk = await anext(chunks)
-                found += [(chunk.partition, record.value) for record in chunk.records]
-        assert found == [(number % 2, b"new %d" % number) for number in range(5)]
+                values_read += [(chunk.partition, record.value) for record in chunk.records]
+        assert values_read == [(number % 2, b"new %d" % number) for number in range(5)]
 
     with_ten_records(address, topic, work)
 

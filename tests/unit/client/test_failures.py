@@ -93,9 +93,9 @@ def test_a_reset_connection_fails_every_request() -> None:
             await asyncio.sleep(0.01)
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             accepted.close()
-            for each in sending:
+            for request_task in sending:
                 with pytest.raises(NetworkFailed):
-                    await each
+                    await request_task
 
     loop = pytest.importorskip("uvloop")
     with asyncio.Runner(loop_factory=loop.new_event_loop) as runner:
@@ -137,7 +137,7 @@ def test_a_batch_that_is_too_large_is_split_and_a_record_fails(address: str, top
             await Admin(cluster).create_topic(topic, settings={"max.message.bytes": "5000"})
             async with Producer(cluster) as producer:
                 sent = [await producer.send(topic, b"%d" % number + b"x" * 1000) for number in range(20)]
-                assert [(await each).offset for each in sent] == list(range(20))
+                assert [(await delivery).offset for delivery in sent] == list(range(20))
                 large = await producer.send(topic, b"x" * 6000)
                 with pytest.raises(MessageTooLarge):
                     await large

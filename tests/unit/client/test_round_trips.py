@@ -44,13 +44,13 @@ def test_records_come_back_as_they_were_sent(address: str, topic: str, compressi
                     await producer.send(topic, value, key=key, headers=headers, timestamp_ms=1_000_000 + at)
                     for at, (key, value, headers) in enumerate(RECORDS)
                 ]
-                delivered = [await each for each in sent]
+                delivered = [await delivery for delivery in sent]
             assert producer.records_sent == len(RECORDS)
             return delivered, await read_all(cluster, topic, sessions=bool(compression))
 
-    delivered, found = asyncio.run(main())
-    by_place = {(partition, record.offset): record for partition, record in found}
-    assert len(by_place) == len(found) == len(RECORDS)
+    delivered, consumed = asyncio.run(main())
+    by_place = {(partition, record.offset): record for partition, record in consumed}
+    assert len(by_place) == len(consumed) == len(RECORDS)
     for at, (where, (key, value, headers)) in enumerate(zip(delivered, RECORDS, strict=True)):
         record = by_place[where.partition, where.offset]
         assert (record.key, record.value, tuple(record.headers)) == (key, value, tuple(headers))
@@ -78,9 +78,9 @@ def test_another_client_reads_the_records_and_agrees_on_partitions(address: str,
     assert theirs == ours
     reader = OtherConsumer({"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False, "log_level": 0})
     reader.assign([TopicPartition(topic, number, 0) for number in range(5)])
-    found = [message for message in reader.consume(100, timeout=30) if message.error() is None]
+    messages = [message for message in reader.consume(100, timeout=30) if message.error() is None]
     reader.close()
-    assert sorted(message.key() or b"" for message in found if message.value() == b"ours") == sorted(keys)
+    assert sorted(message.key() or b"" for message in messages if message.value() == b"ours") == sorted(keys)
 
 
 @pytest.mark.parametrize("acks", [-1, 1, 0])
@@ -92,10 +92,10 @@ def test_records_of_a_partition_stay_in_order(address: str, topic: str, acks: in
             await Admin(cluster).create_topic(topic)
             async with Producer(cluster, acks=acks, batch_bytes=10_000, linger_s=0) as producer:
                 sent = [await producer.send(topic, b"%d" % number) for number in range(count)]
-                delivered = [await each for each in sent]
+                delivered = [await delivery for delivery in sent]
             return delivered, await read_all(cluster, topic)
 
-    delivered, found = asyncio.run(main())
+    delivered, consumed = asyncio.run(main())
     # Unacknowledged records may still be in flight when the reader looks up the end.
-    assert [int(record.value or b"") for _, record in found] == list(range(count if acks else len(found)))
-    assert [each.offset for each in delivered] == (list(range(count)) if acks else [-1] * count)
+    assert [int(record.value or b"") for _, record in consumed] == list(range(count if acks else len(consumed)))
+    assert [metadata.offset for metadata in delivered] == (list(range(count)) if acks else [-1] * count)

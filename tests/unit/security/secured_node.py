@@ -41,7 +41,7 @@ def login_of(mechanism: str, user: str, password: str | None = None) -> str:
 def _server_logins() -> dict[str, str]:
     users = {f"user_{name}": password for name, password in PASSWORDS.items()}
     texts = {"plain": login("plain.PlainLoginModule", **users)}
-    texts |= {each.lower(): login("scram.ScramLoginModule") for each in SCRAM}
+    texts |= {mechanism.lower(): login("scram.ScramLoginModule") for mechanism in SCRAM}
     texts["oauthbearer"] = login("oauthbearer.OAuthBearerLoginModule", unsecuredLoginStringClaim_sub="server")
     return {
         f"listener.name.{listener.lower()}.{mechanism}.sasl.jaas.config": text
@@ -62,14 +62,19 @@ def server_settings(authority: Authority) -> dict[str, str]:
         "allow.everyone.if.no.acl.found": "true",
         "super.users": "User:ANONYMOUS",
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        "listener.name.brief.sasl.enabled.mechanisms": ",".join(each for each in MECHANISMS if each != "SCRAM-SHA-512"),
+        "listener.name.brief.sasl.enabled.mechanisms": ",".join(
+            mechanism for mechanism in MECHANISMS if mechanism != "SCRAM-SHA-512"
+        ),
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(authority.file("server", server)),
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority.trusted),
         "ssl.client.auth": "requested",
         "delegation.token.secret.key": "what all nodes share",
-        **{f"listener.name.brief.{each.lower()}.connections.max.reauth.ms": str(BRIEF_MS) for each in MECHANISMS},
+        **{
+            f"listener.name.brief.{mechanism.lower()}.connections.max.reauth.ms": str(BRIEF_MS)
+            for mechanism in MECHANISMS
+        },
         # A line of a properties file is a string to Java: a backslash is written twice.
         **{name: text.replace("\\", "\\\\") for name, text in _server_logins().items()},
     }

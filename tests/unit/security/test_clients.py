@@ -28,7 +28,9 @@ from ottla.config.settings.properties import show_properties
 from tests.unit.security.raw_connection import encoded
 from tests.unit.security.secured_node import MECHANISMS, PASSWORDS, SecuredNode
 
-WAYS = [("SSL", "")] + [(listener, each) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for each in MECHANISMS]
+WAYS = [("SSL", "")] + [
+    (listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS
+]
 TIMEOUT_S = 60
 
 
@@ -64,16 +66,16 @@ def new_topic(node: SecuredNode, partitions: int = 1) -> str:
 def read(settings: dict[str, Any], topic: str, count: int) -> list[bytes | None]:
     consumer = Consumer({**settings, "group.id": uuid.uuid4().hex, "fetch.queue.backoff.ms": 1})
     consumer.assign([Place(topic, 0, 0)])
-    found: list[bytes | None] = []
+    values: list[bytes | None] = []
     deadline = time.monotonic() + TIMEOUT_S
     try:
-        while len(found) < count and time.monotonic() < deadline:
+        while len(values) < count and time.monotonic() < deadline:
             for message in consumer.consume(1000, 1.0):
                 assert message.error() is None, message.error()
-                found.append(message.value())
+                values.append(message.value())
     finally:
         consumer.close()
-    return found
+    return values
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
@@ -81,7 +83,9 @@ def test_librdkafka_writes_and_reads(ottla_node: SecuredNode, listener: str, mec
     """Records of all sizes: large requests and responses span many TLS records, and small ones share one."""
     topic = new_topic(ottla_node)
     settings = librdkafka(ottla_node, listener, mechanism)
-    values = [os.urandom(size) for size in (0, 1, 100, 16_384, 900_000) * 6] + [b"%d" % each for each in range(20_000)]
+    values = [os.urandom(size) for size in (0, 1, 100, 16_384, 900_000) * 6] + [
+        b"%d" % number for number in range(20_000)
+    ]
     producer = Producer({**settings, "linger.ms": 5})
     for value in values:
         producer.produce(topic, value)
@@ -112,16 +116,16 @@ def test_a_slow_reader_gets_all_records(ottla_node: SecuredNode) -> None:
     assert producer.flush(TIMEOUT_S) == 0
     consumer = Consumer({**settings, "group.id": "slow", "queued.min.messages": 1, "socket.receive.buffer.bytes": 4096})
     consumer.assign([Place(topic, 0, 0)])
-    found: list[bytes | None] = []
-    while len(found) < len(values):
+    received: list[bytes | None] = []
+    while len(received) < len(values):
         message = consumer.poll(TIMEOUT_S)
         assert message is not None
         assert message.error() is None, message.error()
-        found.append(message.value())
-        if len(found) % 50 == 0:
+        received.append(message.value())
+        if len(received) % 50 == 0:
             time.sleep(0.2)
     consumer.close()
-    assert found == values
+    assert received == values
 
 
 @pytest.mark.parametrize(
@@ -145,8 +149,8 @@ def test_aiokafka_writes_and_reads(ottla_node: SecuredNode, listener: str, mecha
         async with consumer:
             await consumer.seek_to_beginning()
             message = await asyncio.wait_for(consumer.getone(), TIMEOUT_S)
-            found: bytes | None = message.value
-            return found
+            value: bytes | None = message.value
+            return value
 
     assert asyncio.run(round_trip()) == b"value"
 
@@ -174,12 +178,12 @@ def test_kafkas_own_clients_write_and_read(
     file = config_file(tmp_path, given)
     where = ("--bootstrap-server", given["bootstrap.servers"], "--topic", topic)
     tool("org.apache.kafka.tools.ConsoleProducer", *where, "--command-config", file, typed="one\ntwo\n")
-    told = tool(
+    output = tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
         *where,
         *("--command-config", file, "--from-beginning", "--max-messages", "2", "--timeout-ms", "30000"),
     )
-    assert told.split() == ["one", "two"]
+    assert output.split() == ["one", "two"]
 
 
 def test_users_created_by_kafkas_tool_can_authenticate(ottla_node: SecuredNode, tmp_path: Path) -> None:
@@ -217,8 +221,8 @@ def is_known_as(node: SecuredNode, settings: dict[str, Any], principal: str) -> 
     rule = AclBinding(*kinds, principal, "*", AclOperation.ALL, AclPermissionType.ALLOW)
     for future in admin.create_acls([rule]).values():
         future.result(TIMEOUT_S)
-    found = AdminClient(settings).list_topics(topic, timeout=TIMEOUT_S).topics[topic]
-    return found.error is None
+    description = AdminClient(settings).list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    return description.error is None
 
 
 def test_librdkafka_reports_a_wrong_password(ottla_node: SecuredNode) -> None:
@@ -228,4 +232,4 @@ def test_librdkafka_reports_a_wrong_password(ottla_node: SecuredNode) -> None:
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=3)
     admin.poll(1)
-    assert KafkaError._AUTHENTICATION in {each.code() for each in problems}
+    assert KafkaError._AUTHENTICATION in {problem.code() for problem in problems}

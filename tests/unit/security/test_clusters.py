@@ -84,16 +84,16 @@ def test_a_token_of_one_node_is_valid_on_all_nodes(tmp_path: Path, kafka: int) -
     with cluster.running():
         eventually(lambda: in_service(cluster) == {1, 2, 3}, "all brokers are in service")
         for maker in (kafka, 3):
-            made = asked(cluster, maker, "replica", SECRET, CreateDelegationTokenRequest(max_lifetime_ms=-1))
-            assert (made.error_code, made.principal_name) == (0, "replica")
-            proof = base64.b64encode(bytes(made.hmac)).decode()
+            created = asked(cluster, maker, "replica", SECRET, CreateDelegationTokenRequest(max_lifetime_ms=-1))
+            assert (created.error_code, created.principal_name) == (0, "replica")
+            proof = base64.b64encode(bytes(created.hmac)).decode()
             for number in cluster.nodes:
                 eventually(
-                    partial(comes_in, cluster, number, made.token_id, proof),
+                    partial(comes_in, cluster, number, created.token_id, proof),
                     f"node {number} knows the token of node {maker}",
                 )
                 describing = DescribeDelegationTokenRequest(owners=None)
-                refused = asked(cluster, number, made.token_id, proof, describing, tokenauth="true")
+                refused = asked(cluster, number, created.token_id, proof, describing, tokenauth="true")
                 assert refused.error_code == 64, "who came with a token gets none"
 
 

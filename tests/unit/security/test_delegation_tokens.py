@@ -277,8 +277,8 @@ def test_tokens_are_renewed_and_expired(both: Both, period_ms: int, user: str) -
             token = create_token(owner, "User:ann", "User:carol", max_lifetime_ms=3 * DAY_MS)
 
             def is_known_to_expire(when: int) -> bool:
-                found = describe_tokens(owner, all_owners=True).get(token.token_id)
-                return (found.expiry_timestamp if found else when) == when
+                described = describe_tokens(owner, all_owners=True).get(token.token_id)
+                return (described.expiry_timestamp if described else when) == when
 
             for request in (
                 RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=period_ms),
@@ -396,14 +396,14 @@ def test_tokens_are_described_by_owner(both: Both, version: int) -> None:
             anns = create_token(connection, owner="User:ann").token_id
             seen = []
             for owners in (("User:bob",), ("User:ann",), ("User:carol", "User:dan"), ("User:dan",), ("Group:bob",), ()):
-                found = describe_tokens(connection, *owners, version=version)
-                seen.append((bobs in found, anns in found))
-            found = describe_tokens(connection, all_owners=True, version=version)
-            token = found[bobs]
-            renewers = [(each.principal_type, each.principal_name) for each in token.renewers]
+                described = describe_tokens(connection, *owners, version=version)
+                seen.append((bobs in described, anns in described))
+            described = describe_tokens(connection, all_owners=True, version=version)
+            token = described[bobs]
+            renewers = [(renewer.principal_type, renewer.principal_name) for renewer in token.renewers]
             times = token.expiry_timestamp - token.issue_timestamp, token.max_timestamp - token.issue_timestamp
             names = token.principal_type, token.principal_name, token.token_requester_principal_name
-            return seen, anns in found, renewers, times, names, len(token.hmac)
+            return seen, anns in described, renewers, times, names, len(token.hmac)
 
     seen, *_ = both(scenario)
     assert seen == [(True, True), (True, True), (True, False), (False, False), (False, False), (False, False)]

@@ -42,7 +42,7 @@ def test_the_key_and_certificates_are_read_back(
 ) -> None:
     text, password = identity_pem(store(authority.key_store("ann", ann, kind), configured_type), None)
     assert password is None
-    assert der(text) == [ssl.PEM_cert_to_DER_cert(each.certificate_pem) for each in (ann, authority.identity)]
+    assert der(text) == [ssl.PEM_cert_to_DER_cert(identity.certificate_pem) for identity in (ann, authority.identity)]
     context = client_context(Tls(identity=store(authority.key_store("ann2", ann, kind), configured_type)))
     assert context.check_hostname  # and the key was taken: it belongs to the certificate
 

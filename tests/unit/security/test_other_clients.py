@@ -13,7 +13,9 @@ from tests.unit.security.test_clients import new_topic
 
 CLIENTS = (FRANZ_GO, SARAMA, KAFKAJS)
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-WAYS = [("SSL", "")] + [(listener, each) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for each in MECHANISMS]
+WAYS = [("SSL", "")] + [
+    (listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS
+]
 RECORDS = tuple(Record(0, b"%d" % number, b"value %d" % number) for number in range(50))
 
 

@@ -55,7 +55,7 @@ def names_of_topics(given: dict[str, str]) -> set[str]:
 
     async def ask() -> set[str]:
         async with Cluster(given["bootstrap.servers"], security=parse_security(given), timeout_s=5) as cluster:
-            return {each.name for each in await cluster.topics()}
+            return {topic.name for topic in await cluster.topics()}
 
     return asyncio.run(ask())
 
@@ -64,13 +64,13 @@ def read(given: dict[str, str], topic: str) -> list[bytes]:
     """Return the values that a Spark query reads."""
     options = {f"kafka.{name}": value for name, value in given.items()} | {"subscribe": topic}
     parsed = parse_read_options(options, streaming=False)
-    found = [batch for wanted in plan_batch(parsed) for batch in read_range(parsed, wanted, VALUES)]
-    return [row["value"] for row in pa.Table.from_batches(found, VALUES).to_pylist()]
+    batches = [batch for wanted in plan_batch(parsed) for batch in read_range(parsed, wanted, VALUES)]
+    return [row["value"] for row in pa.Table.from_batches(batches, VALUES).to_pylist()]
 
 
 @pytest.mark.parametrize(
     ("listener", "mechanism"),
-    [("SSL", ""), *((listener, each) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for each in MECHANISMS)],
+    [("SSL", ""), *((listener, mechanism) for listener in ("SASL_PLAINTEXT", "SASL_SSL") for mechanism in MECHANISMS)],
 )
 def test_a_client_authenticates_and_reads(node: SecuredNode, topic: str, listener: str, mechanism: str) -> None:
     given = node.client(listener, mechanism)
@@ -170,9 +170,9 @@ def issued(url: str, **options: str) -> dict[str, str]:
 
 
 def test_a_token_is_requested_once(node: SecuredNode, topic: str) -> None:
-    made = parse_security(node.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
-    assert made is not None
-    token = made.exchange().first().split(b"Bearer ")[1].split(b"\x01")[0].decode()
+    sasl = parse_security(node.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
+    assert sasl is not None
+    token = sasl.exchange().first().split(b"Bearer ")[1].split(b"\x01")[0].decode()
     asked: list[tuple[str, str, str]] = []
     with token_endpoint(token, asked) as url:
         given = node.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued(url)
@@ -185,10 +185,10 @@ def test_a_token_is_requested_once(node: SecuredNode, topic: str) -> None:
 
 
 def test_a_token_may_be_in_a_file(node: SecuredNode, topic: str, tmp_path: Path) -> None:
-    made = parse_security(node.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
-    assert made is not None
+    sasl = parse_security(node.client("SASL_PLAINTEXT", "OAUTHBEARER")).sasl
+    assert sasl is not None
     file = tmp_path / "a token"
-    file.write_bytes(made.exchange().first().split(b"Bearer ")[1].split(b"\x01")[0] + b"\n")
+    file.write_bytes(sasl.exchange().first().split(b"Bearer ")[1].split(b"\x01")[0] + b"\n")
     given = node.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued(file.as_uri())
     assert topic in names_of_topics(given)
     missing = node.client("SASL_PLAINTEXT", "OAUTHBEARER") | issued((tmp_path / "none").as_uri())
@@ -300,9 +300,9 @@ def test_commands_take_the_settings_of_kafkas_tools(node: SecuredNode, topic: st
     done = ottla(*with_settings(given | {"sasl.jaas.config": login_of("PLAIN", "bob")}), server=server)
     assert (done.returncode, "PlainLoginModule does not support SCRAM-SHA-512" in done.stderr) == (2, True)
     wrong = given | {"sasl.jaas.config": login_of("SCRAM-SHA-512", "bob", "wrong")}
-    told = refuses(*with_settings(wrong), server=server)
-    assert "rejected the credentials" in told
-    assert "--command-config FILE says who you are" in told
+    output = refuses(*with_settings(wrong), server=server)
+    assert "rejected the credentials" in output
+    assert "--command-config FILE says who you are" in output
     done = ottla("topic", "list", "--command-config", str(tmp_path / "none"), server=server)
     assert (done.returncode, "none cannot be read: No such file" in done.stderr) == (2, True)
 

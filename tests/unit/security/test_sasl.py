@@ -108,7 +108,7 @@ VERSIONS = {
         [SaslHandshakeRequest(mechanism="plain")],
         [SaslHandshakeRequest(mechanism="")],
     ],
-    ids=lambda frames: " ".join(type(each).__name__.removesuffix("Request") for each in frames),
+    ids=lambda frames: " ".join(type(frame).__name__.removesuffix("Request") for frame in frames),
 )
 def test_messages_out_of_order(both: Both, frames: list[Any]) -> None:
     def script(connection: RawConnection) -> None:

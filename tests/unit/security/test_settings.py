@@ -56,9 +56,9 @@ def test_settings_can_be_pickled_and_hide_their_secrets() -> None:
 
 def test_unsigned_tokens_are_created_from_claims() -> None:
     login = f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="ann";'
-    found = parse_security(sasl("OAUTHBEARER", login)).sasl
-    assert found is not None
-    assert found.exchange().first().startswith(b"n,,\x01auth=Bearer eyJhbGciOiAibm9uZSJ9.")
+    parsed = parse_security(sasl("OAUTHBEARER", login)).sasl
+    assert parsed is not None
+    assert parsed.exchange().first().startswith(b"n,,\x01auth=Bearer eyJhbGciOiAibm9uZSJ9.")
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,8 @@ class Issuer:
         given = {"sub": "ann", "iat": int(now) - 5, "exp": int(now) + HOUR_S, "aud": AUDIENCE, "iss": ISSUER} | claims
         header = {} if kid is None else {"kid": kid or key}
         signing = self.keys.get(key, key)
-        found = {name: value for name, value in given.items() if value is not None}
-        return jwt.encode(found, signing, algorithm, header)
+        claims = {name: value for name, value in given.items() if value is not None}
+        return jwt.encode(claims, signing, algorithm, header)
 
     def keyed(self, **claims: Any) -> str:
         """Return a token with unusual claims."""
@@ -96,7 +96,7 @@ def _public(key: Any) -> dict[str, Any]:
 
 
 def settings(url: str) -> dict[str, str]:
-    found = {
+    values = {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
         f"{STRICT}:SASL_PLAINTEXT,{OPEN}:SASL_PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
@@ -108,9 +108,9 @@ def settings(url: str) -> dict[str, str]:
     }
     for listener in (STRICT, OPEN):
         prefix = f"listener.name.{listener.lower()}.oauthbearer.sasl"
-        found[f"{prefix}.jaas.config"] = login("oauthbearer.OAuthBearerLoginModule")
-        found[f"{prefix}.server.callback.handler.class"] = HANDLER
-    return found
+        values[f"{prefix}.jaas.config"] = login("oauthbearer.OAuthBearerLoginModule")
+        values[f"{prefix}.server.callback.handler.class"] = HANDLER
+    return values
 
 
 @contextmanager

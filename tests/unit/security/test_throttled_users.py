@@ -27,7 +27,7 @@ def set_quotas(node: SecuredNode, *, remove: bool) -> None:
     connection = RawConnection(node, "PLAINTEXT")
     answer = connection.send_unfiltered(AlterClientQuotasRequest(entries=entries), 1)
     connection.close()
-    assert [each.error_code for each in answer.entries] == [0, 0]
+    assert [entry.error_code for entry in answer.entries] == [0, 0]
     time.sleep(0.5)  # brokers learn of quotas after the controller has answered
 
 

@@ -46,4 +46,4 @@ def test_written_properties_are_parsed_back() -> None:
     text = show_properties(values, comment="by Ottla")
     assert text.isascii()
     assert text.startswith("#by Ottla\n")
-    assert {key: found.value for key, found in parse_properties(text).items()} == values
+    assert {key: parsed.value for key, parsed in parse_properties(text).items()} == values

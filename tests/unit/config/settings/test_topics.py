@@ -39,8 +39,8 @@ def test_dynamic_broker_settings_override_the_configuration_file() -> None:
 def test_the_first_synonym_wins_and_units_are_converted(
     broker: dict[str, str], retention_ms: int, given_as: str
 ) -> None:
-    found = effective_topic_settings({}, broker)["retention.ms"]
-    assert (found.value, found.given_as) == (retention_ms, given_as)
+    retention = effective_topic_settings({}, broker)["retention.ms"]
+    assert (retention.value, retention.given_as) == (retention_ms, given_as)
 
 
 def test_an_unknown_stored_setting_is_ignored() -> None:

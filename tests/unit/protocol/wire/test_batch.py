@@ -125,9 +125,9 @@ def test_batches_are_yielded_in_order_with_their_positions() -> None:
     joined = b"".join(parts)
     expected = [0, len(parts[0]), len(parts[0]) + len(parts[1])]
     for buf in (joined, bytearray(joined), memoryview(joined)):
-        found = list(read_batches(buf))
-        assert [pos for pos, _ in found] == expected
-        assert [h.record_count for _, h in found] == [1, 2, 3]
+        batches = list(read_batches(buf))
+        assert [pos for pos, _ in batches] == expected
+        assert [h.record_count for _, h in batches] == [1, 2, 3]
     middle = list(read_batches(joined, start=expected[1], end=expected[2]))
     assert middle == [(expected[1], read_header(parts[1]))]
     assert list(read_batches(b"")) == []
@@ -135,10 +135,10 @@ def test_batches_are_yielded_in_order_with_their_positions() -> None:
 
 
 def test_batches_are_read_lazily() -> None:
-    found = read_batches(bytes(example()) + b"\xff" * 100)
-    assert next(found)[0] == 0
+    batches = read_batches(bytes(example()) + b"\xff" * 100)
+    assert next(batches)[0] == 0
     with pytest.raises(ProtocolError):
-        next(found)
+        next(batches)
 
 
 def test_a_partial_batch_is_rejected_or_ignored_as_requested() -> None:

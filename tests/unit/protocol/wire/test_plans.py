@@ -68,9 +68,9 @@ def test_compiled_and_generated_codecs_agree(name: str, version: int) -> None:
         data = b"".join(theirs)
         assert b"".join(ours) == data
         for changed in (data, *mutations(data, random, MUTATIONS)):
-            found, expected = outcome(reader_of(cls, version), changed), outcome(read, changed)
+            actual, expected = outcome(reader_of(cls, version), changed), outcome(read, changed)
             # NaN does not equal itself.
-            assert found == expected or ("nan" in repr(expected) and repr(found) == repr(expected))
+            assert actual == expected or ("nan" in repr(expected) and repr(actual) == repr(expected))
 
 
 @pytest.mark.parametrize(("name", "version"), cases())

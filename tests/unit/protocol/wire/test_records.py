@@ -87,14 +87,14 @@ def record_lists(draw: st.DrawFn, *, min_size: int = 0) -> tuple[int, list[Recor
     base = draw(st.integers(0, 2**40))
     moment = draw(st.integers(-1, 2**42))
     gaps = draw(st.lists(st.integers(0, 3) | st.integers(0, 10_000), min_size=min_size, max_size=12))
-    made: list[Record] = []
+    records: list[Record] = []
     offset = base - 1
     for gap in gaps:
         offset += 1 + gap
         timestamp = moment + draw(st.integers(-100, 100) | st.integers(-(2**40), 2**40))
         headers = tuple(draw(st.lists(st.tuples(header_keys, st.none() | st.binary(max_size=70)), max_size=3)))
-        made.append(Record(offset, timestamp, draw(blobs), draw(blobs), headers))
-    return base, made
+        records.append(Record(offset, timestamp, draw(blobs), draw(blobs), headers))
+    return base, records
 
 
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=100), st.integers(0, 2**40), st.integers(0, 2**42))
@@ -114,11 +114,11 @@ def batch_of(
     payload: bytes, count: int = 1, *, codec: Compression = Compression.NONE, delta: int | None = None
 ) -> bytearray:
     """Build a batch around the given bytes, with a valid header and CRC."""
-    made = bytearray(HEADER_BYTES) + compress(codec, payload)
+    batch = bytearray(HEADER_BYTES) + compress(codec, payload)
     fields = BatchHeader(
-        0, len(made) - 12, -1, 2, 0, codec, count - 1 if delta is None else delta, 1000, 1000, -1, -1, -1, count
+        0, len(batch) - 12, -1, 2, 0, codec, count - 1 if delta is None else delta, 1000, 1000, -1, -1, -1, count
     )
-    return pack(made, fields)
+    return pack(batch, fields)
 
 
 def pack(batch: bytearray, fields: BatchHeader) -> bytearray:
@@ -129,16 +129,16 @@ def pack(batch: bytearray, fields: BatchHeader) -> bytearray:
 
 @each_codec
 @pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 30])
-@given(made=record_lists())
+@given(example=record_lists())
 @settings(max_examples=60, deadline=None)
-def test_built_batches_are_read_back(codec: Compression, piece_bytes: int, made: tuple[int, list[Record]]) -> None:
+def test_built_batches_are_read_back(codec: Compression, piece_bytes: int, example: tuple[int, list[Record]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compression, "PIECE_BYTES", piece_bytes)
-        check_read_back(codec, made)
+        check_read_back(codec, example)
 
 
-def check_read_back(codec: Compression, made: tuple[int, list[Record]]) -> None:
-    base, given_records = made
+def check_read_back(codec: Compression, example: tuple[int, list[Record]]) -> None:
+    base, given_records = example
     batch = build_batch(given_records, base_offset=base, compression=codec)
     header = read_header(batch)
     check_crc(batch, 0, header)
@@ -179,11 +179,11 @@ def test_an_uncompressed_batch_equals_javas() -> None:
 
 def test_a_large_batch_of_numbers_of_every_length_is_read_back() -> None:
     rng = random.Random(5)
-    made = [
+    records = [
         Record(i * 3, 10**12 + rng.choice((i, i * i, -i * 10**7)), rng.randbytes(i % 300), rng.randbytes(i * 7 % 9000))
         for i in range(9000)
     ]
-    assert list(read_records(build_batch(made, compression=Compression.LZ4))) == made
+    assert list(read_records(build_batch(records, compression=Compression.LZ4))) == records
 
 
 def test_offsets_may_be_missing_and_the_last_one_is_kept() -> None:
@@ -350,10 +350,10 @@ def test_a_wrong_count_costs_no_memory() -> None:
 
 
 def test_records_before_the_malformed_one_are_yielded() -> None:
-    found = read_records(batch_of(GOOD + b"\x01", 2))
-    assert next(found).key == b"k"
+    decoding = read_records(batch_of(GOOD + b"\x01", 2))
+    assert next(decoding).key == b"k"
     with pytest.raises(ProtocolError):
-        next(found)
+        next(decoding)
 
 
 @each_codec
@@ -414,7 +414,7 @@ def test_any_payload_gives_records_or_a_protocol_error(junk: bytes, count: int) 
 
 
 @pytest.mark.parametrize(
-    ("made", "fields"),
+    ("records", "fields"),
     [
         ([Record(5, 0, None, None)], {"base_offset": 6}),
         ([Record(5, 0, None, None), Record(5, 0, None, None)], {}),
@@ -429,9 +429,9 @@ def test_any_payload_gives_records_or_a_protocol_error(junk: bytes, count: int) 
         ([Record(0, 2**63, None, None)], {}),
     ],
 )
-def test_invalid_batches_are_not_built(made: list[Record], fields: dict[str, Any]) -> None:
+def test_invalid_batches_are_not_built(records: list[Record], fields: dict[str, Any]) -> None:
     with pytest.raises(ProtocolError):
-        build_batch(made, **fields)
+        build_batch(records, **fields)
 
 
 def test_a_produced_batch_passes_the_checks_of_a_broker() -> None:

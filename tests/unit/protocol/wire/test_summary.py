@@ -51,7 +51,7 @@ def test_a_summary_covers_all_records(given: list[Record]) -> None:
     times = [record.timestamp for record in given]
     latest, earliest, keyless = summarize(data, HEADER_BYTES, len(given), given[0].timestamp)
     assert latest == max(NO_TIMESTAMP, *times)
-    assert earliest == min((each for each in times if each != NO_TIMESTAMP), default=MAX_INT64)
+    assert earliest == min((time for time in times if time != NO_TIMESTAMP), default=MAX_INT64)
     assert keyless == any(record.key is None for record in given)
 
 
@@ -66,14 +66,14 @@ def test_bytes_are_summarized_if_and_only_if_they_can_be_read(
         data[HEADER_BYTES + place % (len(data) - HEADER_BYTES)] ^= bits
     data = data + bytes(cut) if cut >= 0 else data[:cut]
     header = read_header(data)._replace(batch_length=len(data) - 12)
-    found = say(summarize_in_python, data, count, header.base_timestamp)
+    summary_found = say(summarize_in_python, data, count, header.base_timestamp)
     try:
         readable = [record.offset for record in decoded(data, 0, header)] == list(range(count))
     except ProtocolError:
         readable = False
-    assert (found is not None) == readable
+    assert (summary_found is not None) == readable
     if compiled_scan is not None:
-        assert say(compiled_scan, data, count, header.base_timestamp) == found
+        assert say(compiled_scan, data, count, header.base_timestamp) == summary_found
 
 
 @pytest.mark.parametrize("base", [MAX_INT64, -MAX_INT64 - 1])
@@ -114,7 +114,12 @@ def in_pieces(data: bytes | bytearray, size: int) -> Iterator[bytes]:
 
 
 a_large_record = st.builds(
-    lambda key, value, headers: (0, bytes(key), bytes(value), [(f"h{each}", bytes(each)) for each in range(headers)]),
+    lambda key, value, headers: (
+        0,
+        bytes(key),
+        bytes(value),
+        [(f"h{number}", bytes(number)) for number in range(headers)],
+    ),
     st.sampled_from([0, 10, 300]),
     st.sampled_from([0, 200, 1000]),
     st.sampled_from([0, 3, 40]),
@@ -160,8 +165,8 @@ class TestPieces:
         except ProtocolError:
             whole = None
         try:
-            found, total = summarize_pieces(in_pieces(data, size), count, base)
-            parts: object = (tuple(found), total)
+            summarized, total = summarize_pieces(in_pieces(data, size), count, base)
+            parts: object = (tuple(summarized), total)
         except ProtocolError:
             parts = None
         assert parts == whole
@@ -180,6 +185,6 @@ class TestPieces:
             pytest.skip("Python takes its time")
         data = build_batch([Record(0, BASE, None, None, [("", None)] * 1_000_000)])[HEADER_BYTES:]
         begun = time.process_time()
-        found, total = summarize_pieces(in_pieces(data, 1 << 16), 1, BASE)
-        assert (tuple(found), total) == ((BASE, BASE, True), len(data))
+        summarized, total = summarize_pieces(in_pieces(data, 1 << 16), 1, BASE)
+        assert (tuple(summarized), total) == ((BASE, BASE, True), len(data))
         assert time.process_time() - begun < 1
