@@ -111,7 +111,7 @@ class Connection:
         return self._versions
 
     def version_of(self, key: int, *, at_most: int | None = None) -> int:
-        """Return the version to use for an API. Raise UnsupportedVersion if there is none."""
+        """Return the version to use for an API. Raise UnsupportedVersion if no version fits."""
         api = BY_KEY[key]
         if key not in self._versions:
             raise UnsupportedVersion(f"{self.address} does not serve {api.name}")

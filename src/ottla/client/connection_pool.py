@@ -52,7 +52,7 @@ class ConnectionPool:
         self._slots: dict[_Key, _Slot] = {}
 
     async def connection(self, host: str, port: int, *, purpose: str = "", timeout_s: float) -> Connection:
-        """Return the open connection to an address for a purpose; open one if there is none.
+        """Return the open connection to an address for a purpose; open one if needed.
 
         Traffic of one purpose never waits behind another's. Raises what `Connection.connect` raises, and NetworkFailed
         if the owner drops the connection meanwhile.

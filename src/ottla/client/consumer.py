@@ -31,7 +31,7 @@ _LANE: Final = "fetch"
 
 
 class FromTimestamp(NamedTuple):
-    """Start at the first record with this timestamp or a later one, or at the end if there is none."""
+    """Start at the first record with this timestamp or a later one, or at the end if no record has one."""
 
     timestamp_ms: int
 
