@@ -1,4 +1,4 @@
-"""Clusters on simulated time: whatever happens to brokers and network, what was acknowledged is there, once."""
+"""Clusters on simulated time: acknowledged records exist exactly once after any failure of brokers and network."""
 
 import pytest
 

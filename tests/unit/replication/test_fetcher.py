@@ -1,4 +1,4 @@
-"""A fetcher step by step: what it asks its leader, and what it makes of the answers."""
+"""A fetcher step by step: its requests to the leader, and how it handles the responses."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which fetcher has which partition."""
+"""The assignment of partitions to fetchers."""
 
 from collections.abc import Callable, Iterator
 

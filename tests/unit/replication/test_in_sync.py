@@ -1,4 +1,4 @@
-"""A leader and its followers: who is in sync, what is committed, and what becomes of proposals to the controller."""
+"""A leader and its followers: the ISR, the high watermark, and proposals to the controller."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

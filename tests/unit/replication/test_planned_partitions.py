@@ -1,4 +1,4 @@
-"""Many new partitions are made a few at a time, and each before anybody can miss it."""
+"""Many new partitions are created a few at a time, and each before its first use."""
 
 from collections.abc import Callable
 

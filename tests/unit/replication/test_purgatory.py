@@ -1,4 +1,4 @@
-"""Operations that wait are completed once: by what they wait for, or by time."""
+"""Waiting operations complete once: after a change, or at their deadline."""
 
 import gc
 import weakref

@@ -1,4 +1,4 @@
-"""Consumers read from a replica in their rack (KIP-392), and from any replica if they want to."""
+"""Consumers read from a replica in their rack (KIP-392), or from any replica that they choose."""
 
 from collections.abc import Iterator
 

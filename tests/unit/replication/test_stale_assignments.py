@@ -1,4 +1,4 @@
-"""Leader epochs and partition epochs rise: what the metadata say of an earlier term is refused, counted and logged."""
+"""Leader epochs and partition epochs rise: older assignments are rejected, counted and logged."""
 
 import logging
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a broker does with logs that it should not have: it sets aside what was taken from it while it was away."""
+"""Stray logs: a broker renames logs whose replicas were removed or moved while it was down."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Limits of replication: whom they hold back, and when."""
+"""Replication throttles: which replicas they hold back, and when."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The operating system's disk, files that close themselves, and what is built on any disk: whole reads and writes."""
+"""The operating system's disk, files that close themselves, and complete reads and writes on any disk."""
 
 import errno
 import gc

@@ -1,4 +1,4 @@
-"""The simulated disk: as the real one while it is up, and after a crash as bad as a real one may be, but no worse."""
+"""The simulated disk: like a real one while it runs, and after a crash as bad as a real one can be, but no worse."""
 
 import errno
 import os

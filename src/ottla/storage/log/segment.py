@@ -6,7 +6,7 @@ bytes in the `.log` file. Only the last segment of a log, the active one, is app
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.protocol.wire.batch import (
     HEADER_BYTES,
@@ -39,6 +39,12 @@ _UNKNOWN = -2
 _CACHED_TAIL_BYTES = 1024
 """The last batch is kept in memory up to this size: consumers at the end of the log read nothing else."""
 _SEARCH_BYTES = 4096 + HEADER_BYTES
+
+_TAIL_BASE_OFFSET: Final = 0
+_TAIL_POSITION: Final = 2
+_TAIL_SIZE: Final = 3
+_TAIL_DATA: Final = 4
+"""Fields of `Segment._tail`: a plain tuple, because each append makes one, and a named tuple takes 40 ns more."""
 
 
 class BatchPosition(NamedTuple):
@@ -299,10 +305,9 @@ class Segment:
     def find(self, offset: int) -> BatchPosition | None:
         """Return the first batch that ends at the offset or after it; None if there is none."""
         tail = self._tail
-        if tail is not None:
+        if tail is not None and offset >= tail[_TAIL_BASE_OFFSET]:
             base_offset, last_offset, position, size, _ = tail
-            if offset >= base_offset:
-                return BatchPosition(position, size, base_offset) if offset <= last_offset else None
+            return BatchPosition(position, size, base_offset) if offset <= last_offset else None
         end = self.size
         floor = self.offsets.floor(offset - self.base_offset)
         position = floor[1] if floor else 0
@@ -327,12 +332,9 @@ class Segment:
         """Return that batch at least, then up to `max_bytes`, but nothing from position `end` on."""
         position = first.position
         size = min(max(max_bytes, first.size), end - position)
-        held = None
-        tail = self._tail
-        if tail is not None:
-            _, _, tail_position, tail_size, tail_data = tail
-            if tail_position == position and tail_size == size:
-                held = tail_data
+        held, tail = None, self._tail
+        if tail is not None and tail[_TAIL_POSITION] == position and tail[_TAIL_SIZE] == size:
+            held = tail[_TAIL_DATA]
         return FileRange(self.file, position, size, held)
 
     def upper_bound(self, position: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Makes up what happens to a compacted log: plain, idempotent and transactional producers, deletions, time."""
+"""Random histories of a compacted log: plain, idempotent and transactional producers, deletions, time."""
 
 from random import Random
 

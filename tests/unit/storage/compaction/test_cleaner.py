@@ -1,4 +1,4 @@
-"""Compaction keeps what it must, drops what it may, and survives a crash at any moment."""
+"""Compaction keeps what it must, removes what it may, and survives a crash at any moment."""
 
 import errno
 import threading

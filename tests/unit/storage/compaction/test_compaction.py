@@ -1,4 +1,4 @@
-"""The choice of the log that is compacted next, and what happens around a pass."""
+"""The scheduler of compaction: the choice of the next log, and the handling of passes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Checkpoint files: what Kafka writes is read, what is written Kafka reads, and damage is named."""
+"""Checkpoint files: Ottla and Kafka read each other's files, and errors name the damaged line."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A node's logs over several directories: made, found, moved, deleted, closed, and left behind by a failing disk."""
+"""A node's logs in several directories: create, find, move, delete, close, and failing disks."""
 
 import errno
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The index of aborted transactions: entries on disk, what a fetch must know of, and half an entry after a crash."""
+"""The index of aborted transactions: entries on disk, ranges of a fetch, and a torn entry after a crash."""
 
 from itertools import accumulate
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Leader epochs: what is assigned, answered, cut at either end, and written to the checkpoint."""
+"""Leader epochs: assignment, lookup, truncation at both ends, and the checkpoint file."""
 
 from pathlib import Path
 

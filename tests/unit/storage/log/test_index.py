@@ -1,4 +1,4 @@
-"""Sparse indexes: what is found in memory and in the file is what a plain list gives."""
+"""Sparse indexes: searches in memory and in the file equal those in a plain list."""
 
 from bisect import bisect_left, bisect_right
 from random import Random

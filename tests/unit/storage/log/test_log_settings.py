@@ -1,4 +1,4 @@
-"""A log's settings, made from those of its topic."""
+"""The settings of a log, built from those of its topic."""
 
 import dataclasses
 

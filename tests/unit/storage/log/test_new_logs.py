@@ -1,4 +1,4 @@
-"""New logs get their files in the background, or when somebody first needs them; nobody can tell the difference."""
+"""New logs get their files in the background or on first use, with the same result."""
 
 import errno
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Snapshot files: Kafka's layout, and every way in which a file can be less than whole."""
+"""Snapshot files: Kafka's layout, and every way in which a file can be damaged."""
 
 import struct
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Segments go when they are due, and nothing else does."""
+"""Retention removes the segments that are due, and no others."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""One segment: batches are found, indexed, cut, renamed; a disk that fails leaves it as it was."""
+"""One segment: find, index, truncate and rename; a failing disk leaves it unchanged."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Cutting a log at its end and at its start, and what is forgotten with it."""
+"""Truncation of a log at its end and at its start, and the state that goes with it."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Compiled code confirms batches only where Python would take them as they are, and says the same of them."""
+"""The fast path accepts only batches that Python validation would store unchanged, with the same result."""
 
 import struct
 from typing import Any

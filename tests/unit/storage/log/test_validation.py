@@ -1,4 +1,4 @@
-"""What a leader refuses, and what it changes in a batch before it is stored."""
+"""The batches that a leader rejects, and its changes to batches before they are stored."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Coordinators' records as batches: there and back, with transactions, markers and kinds that nobody knows."""
+"""Coordinators' records as batches: round trips with transactions, markers and unknown types."""
 
 import pytest
 

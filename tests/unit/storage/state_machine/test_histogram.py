@@ -1,4 +1,4 @@
-"""Distributions: what buckets of powers of two can and cannot tell."""
+"""Histograms with buckets of powers of two, and their precision."""
 
 import math
 from random import Random
