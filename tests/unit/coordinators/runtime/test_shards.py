@@ -136,7 +136,7 @@ def test_offsets_survive_a_new_leader_epoch(broker: Broker) -> None:
     assert code_of(broker.send(commit(7, partitions=2), 8)) == NONE
     first = broker.groups.shard_at(0)
     broker.change(TOPIC, leader=ME)
-    assert broker.groups.shard_at(0) is not first, "whoever leads anew begins anew"
+    assert broker.groups.shard_at(0) is not first, "a new leader epoch starts a new shard"
     broker.settle()
     assert fetched(broker) == [7, 7]
 

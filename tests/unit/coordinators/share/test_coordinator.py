@@ -35,10 +35,10 @@ class Pruned:
     """A ticket that remembers its response."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.responses: list[Any] = []
 
     def answer(self, response: Any, /) -> None:
-        self.told.append(response)
+        self.responses.append(response)
 
     def fail(self, error: Exception, /) -> None:
         raise AssertionError(error)
@@ -66,8 +66,8 @@ class World:
             self.log.append((self.end, data))
             self.state = self.replayed(self.state, [(self.end, data)])
             self.end += len(decision.records)
-        for ticket, told in decision.answers:
-            ticket.answer(told)
+        for ticket, response in decision.answers:
+            ticket.answer(response)
         assert self.replayed(ShareStates(), self.log) == self.state, "who loads the log knows the same"
         return decision.reply
 
@@ -151,11 +151,11 @@ def test_the_log_is_needed_from_the_oldest_snapshot_on() -> None:
     for number in range(4):
         world.write(StateBatch(number, number, 2, 1))
     world.apply(world.behaviour.on_timer(world.state, PRUNE, world.now_ms))
-    assert world.pruned.told.pop()[1] == 1, "the other has its first snapshot there"
+    assert world.pruned.responses.pop()[1] == 1, "the other has its first snapshot there"
     world.now_ms += 500
     world.apply(world.behaviour.on_timer(world.state, COLD, world.now_ms))
     world.apply(world.behaviour.on_timer(world.state, PRUNE, world.now_ms))
-    (_, needed) = world.pruned.told.pop()
+    (_, needed) = world.pruned.responses.pop()
     kept = [(offset, data) for offset, data in world.log if offset >= needed]
     assert len(kept) == 1
     assert world.replayed(ShareStates(), kept).partitions[OTHER].start_offset == 0
@@ -172,4 +172,4 @@ def test_a_deleted_topic_loses_its_share_partitions() -> None:
     world.apply(decision)
     assert not world.state.partitions
     world.apply(world.behaviour.on_timer(world.state, PRUNE, world.now_ms))
-    assert not world.pruned.told
+    assert not world.pruned.responses

@@ -61,7 +61,7 @@ def test_a_session_ends_with_its_connection() -> None:
     sessions.begin(A, [], "first", has_acks=False, slots=2)
     sessions.begin(A, [], "second", has_acks=False, slots=2)
     sessions.begin(B, [], "other", has_acks=False, slots=2)
-    assert sessions.on_disconnect("first") == (None, None), "the member has begun anew elsewhere"
+    assert sessions.on_disconnect("first") == (None, None), "the member has begun another session elsewhere"
     assert sessions.on_disconnect("unknown") == (None, None)
     assert sessions.on_disconnect("second") == (A, None)
     sessions.remove(A)

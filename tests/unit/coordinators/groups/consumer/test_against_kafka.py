@@ -211,10 +211,10 @@ def test_regular_expressions_match_as_in_kafka(tmp_path: Path) -> None:
                 "matches": [name for name in NAMES if compile_regex(regex).fullmatch(name) is not None]
             }
         except InvalidRegularExpression as error:
-            told = error.message or ""
+            message = error.message or ""
             prefix = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: "
-            assert told.startswith(prefix)
-            mine = {"error": told.removeprefix(prefix).removesuffix(".")}
+            assert message.startswith(prefix)
+            mine = {"error": message.removeprefix(prefix).removesuffix(".")}
         if mine != theirs:
             differing[regex] = (mine, theirs)
     assert differing == {

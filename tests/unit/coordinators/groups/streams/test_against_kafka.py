@@ -160,8 +160,8 @@ def some_topology(source: random.Random) -> dict[str, Any]:
 def configured(question: dict[str, Any]) -> dict[str, Any]:
     """Return Ottla's result in the form of the judge's answer."""
 
-    def infos(told: list[tuple[str, int, int]]) -> list[messages.TopicInfo]:
-        return [messages.TopicInfo(name=n, partitions=p, replication_factor=r) for n, p, r in told]
+    def infos(topics: list[tuple[str, int, int]]) -> list[messages.TopicInfo]:
+        return [messages.TopicInfo(name=n, partitions=p, replication_factor=r) for n, p, r in topics]
 
     topology = messages.Topology(
         epoch=3,
@@ -186,13 +186,13 @@ def configured(question: dict[str, Any]) -> dict[str, Any]:
         return {"error": -1}
     except ApiError as error:
         return {"error": error.code, "message": error.message}
-    told: dict[str, Any] = {"ready": found.is_ready}
+    result: dict[str, Any] = {"ready": found.is_ready}
     if found.problem is not None:
-        told.update(status=int(found.problem.status), detail=found.problem.detail)
+        result.update(status=int(found.problem.status), detail=found.problem.detail)
     if found.subtopologies is not None:
-        told["tasks"] = {name: each.tasks for name, each in found.subtopologies.items()}
-    told["missing"] = {topic.name: [topic.num_partitions, topic.replication_factor] for topic in found.missing}
-    return told
+        result["tasks"] = {name: each.tasks for name, each in found.subtopologies.items()}
+    result["missing"] = {topic.name: [topic.num_partitions, topic.replication_factor] for topic in found.missing}
+    return result
 
 
 def image_of(topics: dict[str, int]) -> Image:

@@ -100,12 +100,12 @@ def test_a_task_moves_once_its_owner_has_revoked_it(world: World) -> None:
     settled(world)
     joined = join(world, "b").response
     assert joined.active_tasks == []
-    told = say(world, "a", group_of(world).members["a"].epoch).response
-    kept = tasks_of(told.active_tasks)
+    response = say(world, "a", group_of(world).members["a"].epoch).response
+    kept = tasks_of(response.active_tasks)
     assert 0 < len(kept) < 6
     waiting = say(world, "b", joined.member_epoch).response
     assert not waiting.active_tasks
-    say(world, "a", told.member_epoch, active_tasks=task_ids(kept), standby_tasks=[], warmup_tasks=[])
+    say(world, "a", response.member_epoch, active_tasks=task_ids(kept), standby_tasks=[], warmup_tasks=[])
     got = tasks_of(say(world, "b", waiting.member_epoch).response.active_tasks)
     assert len(got) == 6 - len(kept)
     assert not got & kept
@@ -140,7 +140,7 @@ def test_changed_endpoints_are_in_the_response(world: World) -> None:
     joined = join(world, "b", user_endpoint=Endpoint(host="here", port=81)).response
     assert joined.endpoint_information_epoch == 1
     assert joined.partitions_by_user_endpoint is not None
-    assert [told.user_endpoint.port for told in joined.partitions_by_user_endpoint] == [81]
+    assert [endpoint.user_endpoint.port for endpoint in joined.partitions_by_user_endpoint] == [81]
     epoch = group_of(world).members["b"].epoch
     assert say(world, "b", epoch, endpoint_information_epoch=1).response.partitions_by_user_endpoint is None
 
@@ -149,9 +149,9 @@ def test_commits_of_an_older_epoch_succeed_for_kept_tasks(world: World) -> None:
     settled(world)
     old = group_of(world).members["a"].epoch
     join(world, "b")
-    told = say(world, "a", old).response
-    kept = tasks_of(told.active_tasks)
-    say(world, "a", told.member_epoch, active_tasks=task_ids(kept), standby_tasks=[], warmup_tasks=[])
+    response = say(world, "a", old).response
+    kept = tasks_of(response.active_tasks)
+    say(world, "a", response.member_epoch, active_tasks=task_ids(kept), standby_tasks=[], warmup_tasks=[])
     group = group_of(world)
     assert group.members["a"].epoch > old
     number = next(number for name, number in sorted(kept) if name == "0")
@@ -197,5 +197,5 @@ def test_a_loaded_group_looks_at_its_topics_again(world: World) -> None:
     say(world, "a", group_of(world).members["a"].epoch)
     assert not [each for each in world.written[-1:] if isinstance(each.key, StreamsGroupMetadataKey)]
     world.set_topic("lines", 4)
-    told = say(world, "a", group_of(world).members["a"].epoch).response
-    assert len(tasks_of(told.active_tasks)) == 7  # the repartition topic is as wide as before
+    response = say(world, "a", group_of(world).members["a"].epoch).response
+    assert len(tasks_of(response.active_tasks)) == 7  # the repartition topic is as wide as before

@@ -86,8 +86,8 @@ def create_missing(world: World, heard: HeartbeatReply) -> None:
             world.set_topic(topic.name, topic.num_partitions)
 
 
-def tasks_of(told: Iterable[TaskIds] | None) -> set[tuple[str, int]]:
-    return {(each.subtopology_id, number) for each in told or () for number in each.partitions}
+def tasks_of(assigned: Iterable[TaskIds] | None) -> set[tuple[str, int]]:
+    return {(each.subtopology_id, number) for each in assigned or () for number in each.partitions}
 
 
 def task_ids(tasks: Iterable[tuple[str, int]]) -> list[TaskIds]:
