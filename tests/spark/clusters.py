@@ -1,4 +1,4 @@
-"""A cluster to read from and write to, Ottla's or Apache Kafka's, and what tests do with it by librdkafka."""
+"""A cluster of Ottla or Apache Kafka for tests, with operations by librdkafka."""
 
 import contextlib
 import uuid
@@ -28,13 +28,13 @@ class Cluster:
         self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
 
     def new_topic(self, partitions: int = 3, **settings: str) -> str:
-        """The name of a topic that nobody has used."""
+        """Create a topic with a unique name; return the name."""
         name = f"topic-{uuid.uuid4().hex[:8]}"
         self.create(name, partitions, **settings)
         return name
 
     def create(self, name: str, partitions: int, **settings: str) -> None:
-        # Records of these tests are old: a server would soon take them away.
+        # The tests' records have old timestamps, so retention would soon delete them.
         config = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in settings.items()}}
         for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
             future.result()
@@ -43,7 +43,7 @@ class Cluster:
         return Producer({"bootstrap.servers": self.address, "log_level": 0, **settings})
 
     def fill(self, topic: str, count: int, *, partitions: int = 3, settings: Mapping[str, Any] | None = None) -> None:
-        """Records with keys, values, headers and times of every kind, in all partitions alike."""
+        """Produce records with all kinds of keys, values, headers and timestamps, evenly to all partitions."""
         producer = self.producer(**(settings or {}))
         for number in range(count):
             producer.produce(
@@ -57,23 +57,23 @@ class Cluster:
         assert producer.flush(30) == 0
 
     def read(self, schema: pa.Schema = ALL_COLUMNS, **options: str) -> Rows:
-        """What a batch query reads, in the order of its ranges."""
+        """Return the rows of a batch query, in the order of its ranges."""
         parsed = parse_read_options(self.options(**options), streaming=False)
-        found = [batch for wanted in plan_batch(parsed) for batch in read_range(parsed, wanted, schema)]
-        for batch in found:
+        batches = [batch for wanted in plan_batch(parsed) for batch in read_range(parsed, wanted, schema)]
+        for batch in batches:
             batch.validate(full=True)
-        rows: Rows = pa.Table.from_batches(found, schema).to_pylist()
+        rows: Rows = pa.Table.from_batches(batches, schema).to_pylist()
         return rows
 
     def options(self, **options: str) -> dict[str, str]:
-        """Options with two underscores for a dot, which names in Python cannot have."""
+        """Return options, with `__` in their names replaced by a dot."""
         return {
             "kafka.bootstrap.servers": self.address,
             **{name.replace("__", "."): value for name, value in options.items()},
         }
 
     def consume(self, topic: str, *, committed: bool = True) -> Rows:
-        """What librdkafka reads: the same columns, in order of partition and offset."""
+        """Return the rows that librdkafka reads, with the same columns, by partition and offset."""
         level = "read_committed" if committed else "read_uncommitted"
         consumer = Consumer(
             {
@@ -101,7 +101,7 @@ class Cluster:
         return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
     def transact(self, topic: str, batches: Sequence[tuple[bool, Sequence[bytes]]], partition: int = 0) -> None:
-        """Transactions, one after the other: whether each is committed, and its values."""
+        """Write transactions one after the other; each has a flag (commit or abort) and its values."""
         producer = self.producer(**{"transactional.id": uuid.uuid4().hex})
         producer.init_transactions(30)
         for commit, values in batches:
@@ -130,7 +130,7 @@ def _row(message: Any) -> dict[str, Any]:
 
 
 def comparable(rows: Rows) -> Rows:
-    """Rows as `consume` gives them."""
+    """Return rows in the form of `consume`."""
     return [
         {
             **{name: row[name] for name in ("key", "value", "topic", "partition", "offset", "headers")},
@@ -142,7 +142,7 @@ def comparable(rows: Rows) -> Rows:
 
 @contextlib.contextmanager
 def running(kind: str, folder: Path, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """A node of one kind or the other."""
+    """Run a node of Ottla or of Apache Kafka."""
     node: OttlaNode | KafkaNode = (
         OttlaNode(folder, {**SETTINGS, **(settings or {})}) if kind == "ottla" else KafkaNode(folder)
     )

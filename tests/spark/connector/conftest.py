@@ -1,4 +1,4 @@
-"""Nodes that the tests of a process share; each test has topics of its own."""
+"""Nodes that all tests of a process share. Each test uses its own topics."""
 
 from collections.abc import Iterator
 
@@ -24,14 +24,14 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(params=["ottla", "kafka"])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """Either of them: whatever works with one works with the other."""
-    found: Cluster = request.getfixturevalue(request.param)
-    return found
+    """Run the test with each of them."""
+    chosen: Cluster = request.getfixturevalue(request.param)
+    return chosen
 
 
 @pytest.fixture(params=["compiled", "python"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """With compiled code, which an installed Ottla has, and without."""
+    """Run the test with the compiled code and without it."""
     if request.param == "python":
         monkeypatch.setattr(columns, "compiled", None)
         monkeypatch.setattr(rows, "compiled", None)
@@ -42,9 +42,9 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One session for all tests of a process, with Spark's own connector in it. A task may fail twice."""
+    """One session for all tests of a process, with Spark's own connector. A task may fail twice."""
     home = tmp_path_factory.mktemp("spark")
-    # Tests are over before a better compiler and collector would pay.
+    # The tests are too short for the optimizing compiler and a concurrent collector to pay off.
     session = start_session(home, master="local[2,3]", java_options="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     yield session
     session.stop()

@@ -1,4 +1,4 @@
-"""A schema registry for tests: a real HTTP server that speaks the part of Confluent's API that readers use."""
+"""A schema registry for tests: an HTTP server with the part of Confluent's API that readers use."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from ottla.spark.connector.registry import FRAME
 
 
 class SchemaRegistry:
-    """Schemas by number and by subject."""
+    """Schemas by id and by subject."""
 
     def __init__(self) -> None:
         self.schemas: dict[int, dict[str, Any]] = {}
@@ -22,7 +22,7 @@ class SchemaRegistry:
         self.address = ""
 
     def register(self, subject: str, kind: str, text: str) -> int:
-        """The number of a new version."""
+        """Register a new version of a subject; return its id."""
         number = len(self.schemas) + 1
         self.schemas[number] = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
         self.subjects.setdefault(subject, []).append(number)
@@ -35,8 +35,8 @@ class SchemaRegistry:
             return self.schemas.get(int(parts[2]))
         if parts[0] == "subjects" and parts[2:] == ["versions", "latest"] and parts[1] in self.subjects:
             versions = self.subjects[parts[1]]
-            about = {"subject": parts[1], "version": len(versions), "id": versions[-1]}
-            return about | self.schemas[versions[-1]]
+            version = {"subject": parts[1], "version": len(versions), "id": versions[-1]}
+            return version | self.schemas[versions[-1]]
         return None
 
 
@@ -54,9 +54,9 @@ def serving() -> Iterator[SchemaRegistry]:
                 self.send_response(401)
                 self.end_headers()
                 return
-            found = registry.answer(self.path)
-            body = json.dumps(found if found is not None else {"error_code": 40403, "message": "not found"}).encode()
-            self.send_response(200 if found is not None else 404)
+            schema = registry.answer(self.path)
+            body = json.dumps(schema if schema is not None else {"error_code": 40403, "message": "not found"}).encode()
+            self.send_response(200 if schema is not None else 404)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -94,9 +94,9 @@ def test_a_failed_task_aborts_its_transaction(cluster: Cluster) -> None:
 
     def rows() -> "object":
         yield pa.record_batch({"value": ["half"]})
-        raise ValueError("the row behind this one is broken")
+        raise ValueError("the next row is broken")
 
-    with pytest.raises(ValueError, match="the row behind this one is broken"):
+    with pytest.raises(ValueError, match="the next row is broken"):
         prepare(query.options, query.job(0), 0, 0, rows())  # type: ignore[arg-type]
     query.commit(0, [query.task(0, 0, attempt=1)])
     assert query.written() == query.expected(1, 1)
@@ -115,7 +115,7 @@ def test_the_next_driver_commits_a_decided_batch_once(cluster: Cluster) -> None:
     query.commit(0, [query.task(0, task) for task in range(2)])
     query.decide_only(1, [query.task(1, task) for task in range(2)])
     query.restart()
-    # Spark runs the batch again, with another number of tasks.
+    # Spark may rerun the batch with another number of tasks.
     query.commit(1, [query.task(1, task) for task in range(3)])
     assert query.written() == query.expected(2, 2)
     query.commit(2, [query.task(2, task) for task in range(2)])
@@ -175,9 +175,9 @@ def test_a_lost_transaction_fails_the_commit_before_anything_is_decided(cluster:
 
 def test_a_failed_batch_is_aborted(cluster: Cluster) -> None:
     query = Query(cluster)
-    told, untold = query.task(0, 0), query.task(0, 1)
-    assert told.id != untold.id
-    abort(query.options, query.job(0), [told])
+    reported, unreported = query.task(0, 0), query.task(0, 1)
+    assert reported.id != unreported.id
+    abort(query.options, query.job(0), [reported])
     query.commit(0, [query.task(0, 0)])
     assert query.written() == query.expected(1, 1)
 
@@ -198,7 +198,7 @@ def test_a_batch_write_is_atomic(cluster: Cluster) -> None:
     batches = [pa.record_batch({"value": [f"0-{task}-{number}" for number in range(3)]}) for task in range(2)]
     prepared = [prepare(query.options, job, task, 0, [batch])[1] for task, batch in enumerate(batches)]
     assert query.written() == Counter()
-    commit_once(query.options, job, [each for each in prepared if each is not None])
+    commit_once(query.options, job, [transaction for transaction in prepared if transaction is not None])
     assert query.written() == query.expected(1, 2)
 
 
@@ -211,7 +211,7 @@ def test_every_row_is_written_once_under_random_failures(cluster: Cluster, seed:
         prepared = []
         for task in range(tasks):
             if choose.random() < 0.2:
-                query.task(batch, task)  # finished, but its executor is lost, and the message with it
+                query.task(batch, task)  # it finished, but its message was lost with the executor
                 prepared.append(query.task(batch, task, attempt=1))
             else:
                 prepared.append(query.task(batch, task))
@@ -226,5 +226,5 @@ def test_every_row_is_written_once_under_random_failures(cluster: Cluster, seed:
                 query.restart()
             case "die committed":
                 query.commit(batch, prepared)
-                query.restart()  # before Spark has noted that the batch is done: it comes again
+                query.restart()  # before Spark logged the batch as finished, so it runs again
     assert query.written() == query.expected(8, tasks)

@@ -16,7 +16,7 @@ from pyspark.sql.functions import col, count, expr, struct, to_json
 
 from tests.spark.clusters import Cluster
 
-# The first of them starts Java, and waits until its code is warm.
+# The first test starts Java and waits for its compiler.
 pytestmark = [pytest.mark.timeout(600), pytest.mark.spark]
 
 COUNT = 300
@@ -127,7 +127,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[..., list[dict
         writer = writer.option("checkpointLocation", str(tmp_path / name))
         query = writer.trigger(availableNow=True).start()
         assert query.awaitTermination(300), "the query does not end"
-        return [json.loads(each.json) for each in query.recentProgress if each.numInputRows]
+        return [json.loads(progress.json) for progress in query.recentProgress if progress.numInputRows]
 
     yield until_done
     for query in spark.streams.active:
@@ -151,15 +151,15 @@ def test_a_stream_gives_the_rows_of_sparks_connector_and_resumes_from_its_checkp
             extra = {"kafka__group__id": group} if kind == "ottla" else {}
             frame = stream(spark, ottla, kind, **options, **extra)
             progress = run(frame, "parquet", kind, path=str(tmp_path / f"{kind}-rows"))
-            batches = [each["numInputRows"] for each in progress]
+            batches = [batch["numInputRows"] for batch in progress]
             assert batches[:1] == ([48] if round_ == 0 else [30]), kind  # each partition's share of 50, rounded down
             assert sum(batches) == (120 if round_ == 0 else 30), kind
             assert progress[-1]["sources"][0]["endOffset"] == progress[-1]["sources"][0]["latestOffset"]
         ours, theirs = (rows_of(spark.read.parquet(str(tmp_path / f"{kind}-rows"))) for kind in ("ottla", "kafka"))
         assert ours == theirs
-        # What the last batch has finished is committed as well.
-        found = ottla.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
-        assert sum(each.offset for each in found.topic_partitions) == len(ours)
+        # The offsets of the last batch are committed as well.
+        committed = ottla.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result()
+        assert sum(partition.offset for partition in committed.topic_partitions) == len(ours)
         ottla.fill(topic, 30)
 
 
@@ -171,7 +171,7 @@ def test_a_batch_is_written_once_although_a_task_fails(spark: SparkSession, ottl
         assert context is not None
         for number, batch in enumerate(batches):
             if context.attemptNumber() == 0 and context.partitionId() == 1 and number == 1:
-                raise ValueError("a task fails behind its first rows")
+                raise ValueError("a task fails after its first rows")
             yield batch
 
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")

@@ -49,7 +49,7 @@ def test_a_batch_query_reads_json(spark: SparkSession, ottla: Cluster, orders: s
     row = frame.where("value.id = 11").selectExpr("value.*", "cast(value.at as string) text").first()
     assert row is not None
     assert (row["tags"], str(row["of"]["x"]), row["text"]) == (["a"], "1.25", "2026-01-31 12:00:00")
-    # A schema of the query's own says the same; one that is inferred has time as text.
+    # The query's own schema gives the same; an inferred schema has times as text.
     own = spark.read.format("ottla").options(**options).schema("value struct<id: bigint>, offset long").load()
     assert own.where("value is not null").selectExpr("sum(value.id)").first() == (sum(n for n in range(90) if n % 10),)
     inferred = spark.read.format("ottla").options(**options).load()

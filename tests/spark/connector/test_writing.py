@@ -33,17 +33,17 @@ def rows(count: int) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.usefixtures("form")
-def test_rows_are_written_as_they_are(cluster: Cluster, codec: str) -> None:
+def test_rows_are_written_unchanged(cluster: Cluster, codec: str) -> None:
     topic = cluster.new_topic()
     batch = rows(500)
     options = options_of(cluster, topic=topic, kafka__compression__type=codec, kafka__batch__size="3000")
     assert write_at_least_once(options, [batch.slice(0, 200), batch.slice(200)]) == 500
     written = cluster.consume(topic)
     wanted = [(row["key"] and row["key"].encode(), row["value"], row["headers"]) for row in batch.to_pylist()]
-    found = [(row["key"], row["value"], row["headers"]) for row in written]
-    assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+    read_back = [(row["key"], row["value"], row["headers"]) for row in written]
+    assert sorted(map(repr, read_back)) == sorted(map(repr, wanted))
     assert all(row["partition"] == partition_for_key(row["key"], 3) for row in written if row["key"])
-    # Within a partition, rows with keys stay in their order.
+    # Within a partition, rows with keys keep their order.
     for partition in range(3):
         ours = [row["key"] for row in written if row["partition"] == partition and row["key"]]
         assert ours == [key for key, _, _ in wanted if key and partition_for_key(key, 3) == partition]
@@ -67,7 +67,7 @@ def test_columns_choose_topic_and_partition(cluster: Cluster) -> None:
     assert Counter(row["partition"] for row in cluster.consume(two)) == Counter(
         [3] * 10 + [partition_for_key(b"same", 4)] * 10
     )
-    # The option goes before the column.
+    # The option takes precedence over the column.
     write_at_least_once(options_of(cluster, topic=two), [batch.slice(2, 1)])
     assert len(cluster.consume(two)) == 21
 

@@ -1,1 +1,1 @@
-"""Exactly-once under fire: real queries, real nodes, and whatever can die, at moments that are chosen at random."""
+"""Exactly-once under fire: real queries and nodes, with failures of tasks, drivers and brokers at random moments."""

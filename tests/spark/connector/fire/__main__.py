@@ -1,4 +1,4 @@
-"""The command: as many failures as are asked for, and whether every row came once.
+"""Run queries under a given number of failures, and check that every row was written once.
 
 python -m tests.spark.connector.fire --failures 300
 python -m tests.spark.connector.fire --failures 100 --seed 7
@@ -19,8 +19,10 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--failures", type=int, default=300, help="default: %(default)d")
-    parser.add_argument("--seed", type=int, help="of the failures: the same ones again, as far as timing allows")
-    parser.add_argument("--folder", type=Path, default=Path("build/fire"), help="where everything is kept")
+    parser.add_argument("--seed", type=int, help="repeats failures, as far as timing allows")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("build/fire"), help="for logs and data (default: %(default)s)"
+    )
     arguments = parser.parse_args()
     seed = arguments.seed if arguments.seed is not None else SystemRandom().randrange(1 << 20)
     print(f"seed {seed}: {arguments.failures} failures of tasks, drivers, brokers and coordinators", flush=True)

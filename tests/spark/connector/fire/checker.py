@@ -1,4 +1,4 @@
-"""Whether readers of committed records see every row once: what was sent held against what was written."""
+"""Checks that readers of committed records see every row once, by comparing sent and written rows."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,26 +6,26 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A record of an output, in the order of its partition."""
+    """A record of an output topic."""
 
     key: str
     value: str
 
 
-def check_rows(sent: Sequence[Row], found: Sequence[Row]) -> list[str]:
-    """The same rows, each once, in whatever order."""
-    wanted, there = Counter(sent), Counter(found)
-    return _told("rows", there - wanted, "too often") + _told("rows", wanted - there, "missing")
+def check_rows(sent: Sequence[Row], written: Sequence[Row]) -> list[str]:
+    """Return the differences between the rows, in any order."""
+    wanted, actual = Counter(sent), Counter(written)
+    return _describe(actual - wanted, "too often") + _describe(wanted - actual, "missing")
 
 
 def groups_of(sent: Sequence[Row], size: int) -> list[Row]:
-    """What the stateful query makes of them: each group of so many numbers, once."""
-    found = {int(row.value) // size for row in sent}
-    return [Row(str(group), str(group)) for group in sorted(found)]
+    """Return the rows that the stateful query writes: one for each group of `size` numbers."""
+    groups = {int(row.value) // size for row in sent}
+    return [Row(str(group), str(group)) for group in sorted(groups)]
 
 
-def _told(what: str, odd: Mapping[Row, int], how: str) -> list[str]:
-    if not odd:
+def _describe(rows: Mapping[Row, int], problem: str) -> list[str]:
+    if not rows:
         return []
-    some = ", ".join(f"{row.key}={row.value}" for row in list(odd)[:5])
-    return [f"{sum(odd.values())} {what} {how}, such as {some}"]
+    examples = ", ".join(f"{row.key}={row.value}" for row in list(rows)[:5])
+    return [f"{sum(rows.values())} rows {problem}, such as {examples}"]

@@ -1,4 +1,4 @@
-"""The driver: two queries from their checkpoints, started again when they fail, until it is told to stop, or killed.
+"""The driver: runs two queries from their checkpoints, and restarts them when they fail, until the file `stop` exists.
 
 python -m tests.spark.connector.fire.driver FOLDER SERVERS
 """
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.connector.fire.fiery import FieryDataSource
-from tests.spark.connector.fire.traps import name_driver, pass_by
+from tests.spark.connector.fire.traps import name_driver, trigger
 
 INPUT = "fire-in"
 OUTPUTS = {"stateless": "fire-rows", "stateful": "fire-groups"}
@@ -29,13 +29,13 @@ def checkpoint(folder: Path, name: str) -> Path:
 
 
 def past_traps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    pass_by("rows come")
+    trigger("rows come")
     yield from batches
-    pass_by("rows are gone")
+    trigger("rows are gone")
 
 
 def rows_of(spark: SparkSession, name: str, servers: str) -> DataFrame:
-    """What a query writes: each record again; or each group of records once, as its state remembers across batches."""
+    """Return the rows that a query writes: every record, or each group of records once, by its state."""
     source = spark.readStream.format("ottla").option("kafka.bootstrap.servers", servers).option("subscribe", INPUT)
     rows = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", str(BATCH_RECORDS)).load()
     passed = rows.selectExpr("key", "value").mapInArrow(past_traps, "key binary, value binary")
@@ -57,8 +57,8 @@ def start(spark: SparkSession, name: str, folder: Path, servers: str) -> Streami
     )
 
 
-def main(where: str, servers: str) -> None:
-    folder = Path(where)
+def main(path: str, servers: str) -> None:
+    folder = Path(path)
     name_driver(folder / "traps")
     options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     spark = start_session(folder / "spark", master="local[2,4]", java_options=options)
@@ -75,7 +75,7 @@ def main(where: str, servers: str) -> None:
         try:
             query.stop()
         except PySparkException as error:
-            print(f"while it stopped: {error}", flush=True)
+            print(f"error while stopping: {error}", flush=True)
     spark.stop()
 
 

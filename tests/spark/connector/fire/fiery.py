@@ -1,4 +1,4 @@
-"""The sink `fiery`: that of `format("ottla")`, with traps on its way, in tasks and where a batch is committed."""
+"""The sink `fiery`: that of `format("ottla")`, with traps in its tasks and its commits."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from ottla.spark.connector.cluster import BlockingCluster
 from ottla.spark.connector.data_source import OttlaDataSource
 from ottla.spark.connector.spark_writers import OttlaStreamWriter, TaskResult
 from ottla.spark.connector.transactions import Transaction, TransactionCalls
-from tests.spark.connector.fire.traps import pass_by
+from tests.spark.connector.fire.traps import trigger
 
 _real_commit = exactly_once._commit
 
@@ -20,9 +20,9 @@ _real_commit = exactly_once._commit
 def _commit(
     cluster: BlockingCluster, calls: TransactionCalls, transactions: Sequence[Transaction], **options: Any
 ) -> None:
-    pass_by("decided")
+    trigger("decided")
     _real_commit(cluster, calls, transactions[:1], **options)
-    pass_by("half committed")
+    trigger("half committed")
     _real_commit(cluster, calls, transactions, **options)
 
 
@@ -37,13 +37,13 @@ class FieryDataSource(OttlaDataSource):
 
 class FieryWriter(OttlaStreamWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        pass_by("task begins")
+        trigger("task begins")
         written = super().write(iterator)
-        pass_by("task has written")
+        trigger("task has written")
         return written
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         exactly_once._commit = _commit
-        pass_by("commit begins")
+        trigger("commit begins")
         super().commit(messages, batchId)
-        pass_by("committed")
+        trigger("committed")

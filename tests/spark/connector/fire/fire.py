@@ -1,7 +1,7 @@
-"""Leads a fire: three nodes, records that keep coming, a driver with two queries, and one failure after the other.
+"""Runs a fire: three nodes, a steady flow of records, a driver with two queries, and one failure after the other.
 
-Failures of tasks, of commits and of the driver are traps (`traps.py`). Nodes are killed, or stopped in order, by this:
-any of them, or the one that coordinates the transactions of a query's driver. A failure counts when it has struck.
+Failures of tasks, of commits and of the driver are traps (`traps.py`). This module kills or stops nodes: any of them,
+or the transaction coordinator of a query's driver. A failure counts once it has happened.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ PARTITIONS = 4
 STRIKE_S, SETTLE_S = 60.0, 180.0
 LEAD_RECORDS = 10 * BATCH_RECORDS
 KINDS = {"task": 10, "commit": 8, "driver": 2, "broker killed": 2, "broker stopped": 1, "coordinator killed": 2}
-"""How often each kind of failure comes, relative to the others."""
+"""The relative frequency of each kind of failure."""
 
 
 class Outcome(NamedTuple):
-    """How it went."""
+    """The result of a fire."""
 
     struck: Counter[str]
     missed: Counter[str]
@@ -53,14 +53,13 @@ class Outcome(NamedTuple):
     def report(self) -> str:
         lines = [f"{sum(self.struck.values())} failures in {self.seconds:.0f} s, {self.sent:,} records sent:"]
         lines += [f"  {count:4d}  {kind}" for kind, count in sorted(self.struck.items())]
-        lines += [f"  {count:4d}  {kind}: armed, but nobody came by" for kind, count in sorted(self.missed.items())]
+        lines += [f"  {count:4d}  {kind}: armed, but not sprung" for kind, count in sorted(self.missed.items())]
         lines.append(f"the driver was started {self.restarts + 1} times")
-        return "\n".join([*lines, *(self.problems or ["every row came once"])])
+        return "\n".join([*lines, *(self.problems or ["every row was written once"])])
 
 
 class Feeder(threading.Thread):
-    """Sends records until it is told to stop: a key of some, and a number of its own. It waits for whoever reads them:
-    what is there at the end is to be read soon."""
+    """Sends numbered records until `finish`, at most `LEAD_RECORDS` ahead of the slower query."""
 
     def __init__(self, servers: str, planned: Callable[[], int]) -> None:
         super().__init__(daemon=True)
@@ -92,7 +91,7 @@ class Feeder(threading.Thread):
 
 
 class Fire:
-    """One fire; the seed chooses what fails, and in which order."""
+    """A fire. The seed chooses the failures and their order."""
 
     def __init__(self, folder: Path, *, seed: int, failures: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -166,8 +165,8 @@ class Fire:
         self._note(name)
 
     def _lose(self, kind: str, node: LocalNode) -> None:
-        """A node goes, and comes back after a while: the others have a majority all the time."""
-        assert node.process is not None, "all nodes run"
+        """End a node and restart it after a while. The other nodes keep a majority."""
+        assert node.process is not None, "all nodes are running"
         self._note(f"{kind}: node {node.number}")
         node.process.send_signal(signal.SIGTERM if kind == "broker stopped" else signal.SIGKILL)
         node.process.wait()
@@ -177,7 +176,7 @@ class Fire:
         self._struck[kind] += 1
 
     def _coordinator(self) -> LocalNode | None:
-        """The node that coordinates the transactions by which one of the queries decides."""
+        """Return the transaction coordinator of one of the queries' drivers."""
         metadata = checkpoint(self.folder, self._chance.choice(list(OUTPUTS))) / "metadata"
         if not metadata.exists():
             return None
@@ -192,7 +191,7 @@ class Fire:
         return next(node for node in self._cluster.nodes if node.number == number)
 
     def _planned(self) -> int:
-        """How many records the slower of the queries has taken into its batches."""
+        """Return how many records the slower query has planned."""
         return min(planned_records(checkpoint(self.folder, name)) for name in OUTPUTS)
 
     def _ensure_driver(self) -> None:
@@ -221,7 +220,7 @@ class Fire:
             self._driver.wait()
 
     def _settle(self, sent: list[Row]) -> list[str]:
-        """Wait until the queries have caught up, and look; what is wrong then is wrong for good."""
+        """Wait until the queries have caught up; return the problems that remain."""
         deadline = time.monotonic() + SETTLE_S
         while True:
             self._ensure_driver()
@@ -231,44 +230,44 @@ class Fire:
                 return problems
             time.sleep(1)
 
-    def _note(self, words: str) -> None:
+    def _note(self, text: str) -> None:
         with (self.folder / "history.log").open("a") as log:
-            log.write(f"{time.strftime('%H:%M:%S')} {words}\n")
+            log.write(f"{time.strftime('%H:%M:%S')} {text}\n")
 
 
-def planned_records(where: Path) -> int:
-    """How many records the batches of a query hold, by its checkpoint; none before its first batch."""
-    batches = [int(file.name) for file in (where / "offsets").glob("*") if file.name.isdecimal()]
+def planned_records(folder: Path) -> int:
+    """Return the number of records that a query has planned, by its checkpoint."""
+    batches = [int(file.name) for file in (folder / "offsets").glob("*") if file.name.isdecimal()]
     if not batches:
         return 0
-    ends = json.loads((where / "offsets" / str(max(batches))).read_text().splitlines()[-1])
+    ends = json.loads((folder / "offsets" / str(max(batches))).read_text().splitlines()[-1])
     return sum(ends[INPUT].values())
 
 
 def read_committed(servers: str, topic: str) -> list[Row]:
-    """What is committed, partition by partition, up to the ends that there are now."""
+    """Return the committed records up to the current ends, partition by partition."""
     settings = {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "enable.partition.eof": True}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "log_level": 0})
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
-    found: dict[int, list[Row]] = {number: [] for number in range(PARTITIONS)}
+    rows: dict[int, list[Row]] = {number: [] for number in range(PARTITIONS)}
     ended: set[int] = set()
     try:
         while len(ended) < PARTITIONS:
             message = consumer.poll(60)
             assert message is not None, f"{topic} does not end"
             partition = message.partition()
-            assert partition is not None, "it came from one"
+            assert partition is not None, "a message has a partition"
             if message.error():
                 ended.add(partition)
             else:
-                found[partition].append(Row((message.key() or b"").decode(), (message.value() or b"").decode()))
+                rows[partition].append(Row((message.key() or b"").decode(), (message.value() or b"").decode()))
     finally:
         consumer.close()
-    return [row for rows in found.values() for row in rows]
+    return [row for partition_rows in rows.values() for row in partition_rows]
 
 
 def _wait(is_so: Callable[[], bool], what: str, patience_s: float = 60) -> None:
     deadline = time.monotonic() + patience_s
     while not is_so():
-        assert time.monotonic() < deadline, f"not so after {patience_s:g} s: {what}"
+        assert time.monotonic() < deadline, f"after {patience_s:g} s, this is still not the case: {what}"
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A small fire with every run of the Spark tests, and whether the checker would notice."""
+"""A small fire, and tests of its checker."""
 
 from pathlib import Path
 
@@ -11,17 +11,17 @@ from tests.spark.connector.fire.fire import Fire, planned_records
 SENT = [Row("a", "1"), Row("b", "2"), Row("a", "3")]
 
 
-def test_rows_that_are_missing_or_come_twice_are_noticed() -> None:
+def test_missing_and_duplicate_rows_are_reported() -> None:
     assert check_rows(SENT, SENT[::-1]) == []
     assert check_rows(SENT, SENT[:2]) == ["1 rows missing, such as a=3"]
     assert check_rows(SENT, [*SENT, SENT[1]]) == ["1 rows too often, such as b=2"]
 
 
-def test_groups_are_what_the_stateful_query_writes_once() -> None:
+def test_groups_are_the_rows_of_the_stateful_query() -> None:
     assert groups_of(SENT, 2) == [Row("0", "0"), Row("1", "1")]
 
 
-def test_what_a_query_has_taken_is_in_its_checkpoint(tmp_path: Path) -> None:
+def test_the_checkpoint_says_how_many_records_are_planned(tmp_path: Path) -> None:
     assert planned_records(tmp_path) == 0
     offsets = tmp_path / "offsets"
     offsets.mkdir()
@@ -32,7 +32,7 @@ def test_what_a_query_has_taken_is_in_its_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_every_row_comes_once_whatever_dies(tmp_path: Path) -> None:
+def test_every_row_is_written_once_under_fire(tmp_path: Path) -> None:
     outcome = Fire(tmp_path / "fire", seed=1, failures=12).run()
     assert outcome.problems == []
     assert sum(outcome.struck.values()) >= 10, outcome.report()

@@ -1,6 +1,6 @@
-"""Traps: files that say what is to happen to whoever comes to a certain moment first.
+"""Traps: files that define what happens to the first process that reaches a certain moment.
 
-A trap is armed by the one who leads the fire, and sprung once: by a task, or by the process that commits a batch.
+The fire arms a trap. A task, or the process that commits a batch, springs it once.
 """
 
 import contextlib
@@ -17,40 +17,40 @@ ACTIONS = ("raise", "kill", "kill the driver")
 _DRIVER = "driver.pid"
 
 
-class Sprung(Exception):
-    """What a trap raises."""
+class TrapSprung(Exception):
+    """A trap with the action `raise` was sprung."""
 
 
 def arm(folder: Path, moment: str, action: str) -> Path:
-    """Set a trap; it is sprung when its file is gone."""
+    """Arm a trap and return its file, which disappears when the trap is sprung."""
     draft = folder / f"draft {uuid.uuid4().hex}"
     draft.write_text(action)
     return draft.rename(folder / moment)
 
 
 def name_driver(folder: Path) -> None:
-    """This process is the one that drives the queries."""
+    """Record this process as the driver of the queries."""
     (folder / _DRIVER).write_text(str(os.getpid()))
 
 
-def pass_by(moment: str) -> None:
-    """Go on, unless there is a trap."""
+def trigger(moment: str) -> None:
+    """Spring the trap for this moment, if there is one."""
     folder = Path(os.environ[FOLDER])
     claimed = folder / f"claimed {uuid.uuid4().hex}"
     try:
-        (folder / moment).rename(claimed)  # of two who come at once, one gets it
+        (folder / moment).rename(claimed)  # only one of several processes succeeds
     except FileNotFoundError:
         return
     action = claimed.read_text()
     claimed.unlink()
     if action == "raise":
-        raise Sprung(moment)
+        raise TrapSprung(moment)
     if action == "kill the driver":
         kill_driver(folder)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def kill_driver(folder: Path) -> None:
-    """End the driver at once: Python and Java, which are one group of processes."""
+    """Kill the driver's process group: Python and Java."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(int((folder / _DRIVER).read_text()), signal.SIGKILL)
