@@ -17,5 +17,5 @@ def test_a_node_needs_neither_spark_nor_arrow() -> None:
 
 
 def test_spark_finds_the_source_by_its_name() -> None:
-    found = loaded_by("from pyspark_ottla import DefaultSource; assert DefaultSource.name() == 'ottla'")
-    assert {"pyspark", "pyarrow"} <= found
+    packages = loaded_by("from pyspark_ottla import DefaultSource; assert DefaultSource.name() == 'ottla'")
+    assert {"pyspark", "pyarrow"} <= packages

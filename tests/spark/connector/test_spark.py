@@ -75,9 +75,9 @@ def test_a_batch_query_gives_the_rows_of_sparks_connector(
     options = OPTIONS[name](orders)
     ours, theirs = read(spark, ottla, "ottla", **options), read(spark, ottla, "kafka", **options)
     assert ours.schema == theirs.schema
-    found = rows_of(ours)
-    assert found == rows_of(theirs)
-    assert found
+    rows = rows_of(ours)
+    assert rows == rows_of(theirs)
+    assert rows
 
 
 def test_an_apache_kafka_cluster_can_be_read(spark: SparkSession, kafka: Cluster) -> None:

@@ -31,8 +31,8 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture
 def registry() -> Iterator[SchemaRegistry]:
-    with serving() as found:
-        yield found
+    with serving() as registry:
+        yield registry
 
 
 def topic_of(cluster: Cluster, values: Sequence[bytes | None]) -> str:
@@ -87,7 +87,7 @@ def test_bad_values_go_to_the_dead_letter_topic_with_error_and_origin(ottla: Clu
     assert "bad" not in rows[0]
     records = ottla.consume(dead)
     assert [(row["key"], row["value"]) for row in records] == [(b"key-1", JSON[1]), (b"key-3", JSON[3])]
-    assert {each["key"]: each["value"] for each in records[1]["headers"]} == {
+    assert {header["key"]: header["value"] for header in records[1]["headers"]} == {
         "h": b"1",
         "ottla.error": b"column id: changed from number to string",
         "ottla.topic": topic.encode(),
@@ -141,12 +141,12 @@ TYPE = pa.struct([("a", pa.int64()), ("b", pa.struct([("a", pa.string())])), ("v
 @given(st.lists(st.none() | st.binary() | ANYTHING.map(lambda value: json.dumps(value).encode()), max_size=20))
 def test_a_bad_value_does_not_affect_others(values: list[bytes | None]) -> None:
     decoder = JsonDecoder(TYPE)
-    found, errors = decoder.decode(pa.array(values, pa.binary()))
-    found.validate(full=True)
-    assert len(found) == len(values)
+    decoded, errors = decoder.decode(pa.array(values, pa.binary()))
+    decoded.validate(full=True)
+    assert len(decoded) == len(values)
     for row, value in enumerate(values):
         alone, problem = decoder.decode(pa.array([value], pa.binary()))
-        assert (errors.get(row), str(found[row])) == (problem.get(0), str(alone[0]))
+        assert (errors.get(row), str(decoded[row])) == (problem.get(0), str(alone[0]))
     infer_type(pa.array(values, pa.binary()))
 
 
@@ -341,9 +341,11 @@ def test_any_bytes_are_a_value_or_bad(values: list[bytes]) -> None:
     array = pa.array(values, pa.binary())
     files = descriptor_pb2.FileDescriptorSet(file=[shop_proto()]).SerializeToString()
     for decoder in (AvroDecoder(json.dumps(AVRO), None), ProtobufDecoder(files, "shop.Order", None)):
-        found, errors = decoder.decode(array)
-        found.validate(full=True)
-        assert [found[row].is_valid for row in range(len(values))] == [row not in errors for row in range(len(values))]
+        decoded, errors = decoder.decode(array)
+        decoded.validate(full=True)
+        assert [decoded[row].is_valid for row in range(len(values))] == [
+            row not in errors for row in range(len(values))
+        ]
 
 
 @pytest.mark.parametrize(

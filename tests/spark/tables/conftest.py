@@ -10,8 +10,8 @@ from tests.spark.clusters import Cluster, running
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running("ottla", tmp_path_factory.mktemp("tables")) as found:
-        yield found
+    with running("ottla", tmp_path_factory.mktemp("tables")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(params=FORMATS)

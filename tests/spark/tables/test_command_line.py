@@ -40,8 +40,8 @@ def test_the_life_of_a_table(cluster: Cluster, tmp_path: Path, typed: Typed) -> 
         return out
 
     assert says("list") == "There are no tables.\n"
-    made = says("create", "orders", "--topic", topic, "--partition-by", "day(timestamp)")
-    assert made.startswith(f"Created table orders: iceberg, append, from topic {topic}.\n")
+    output = says("create", "orders", "--topic", topic, "--partition-by", "day(timestamp)")
+    assert output.startswith(f"Created table orders: iceberg, append, from topic {topic}.\n")
     assert says("list").splitlines()[1].split() == [
         "orders",
         topic,

@@ -42,10 +42,10 @@ def column(*values: Any) -> pa.Array:
 def settled(values: pa.Array, schema: pa.Schema = EMPTY, fixed: frozenset[str] = NONE) -> ParsedValues:
     """Read values as a table does: until it has all columns."""
     for _ in range(MAX_DEPTH):
-        found = read_values(values, schema, fixed)
-        if found.wanted == schema:
-            return found
-        schema = found.wanted
+        parsed = read_values(values, schema, fixed)
+        if parsed.wanted == schema:
+            return parsed
+        schema = parsed.wanted
     raise AssertionError("columns do not settle")
 
 
@@ -69,12 +69,12 @@ def test_arrow_and_the_rules_agree(values: list[bytes], earlier: list[bytes]) ->
 @given(st.lists(BYTES, min_size=1, max_size=6))
 @settings(max_examples=80, deadline=None)
 def test_nothing_is_lost(values: list[bytes]) -> None:
-    found = settled(pa.array(values, pa.binary()))
-    assert found.rows is not None
+    parsed = settled(pa.array(values, pa.binary()))
+    assert parsed.rows is not None
     for number, (value, row, rescued) in enumerate(
-        zip(values, found.rows.to_pylist(), found.rescued.to_pylist(), strict=True)
+        zip(values, parsed.rows.to_pylist(), parsed.rescued.to_pylist(), strict=True)
     ):
-        if number in found.errors:
+        if number in parsed.errors:
             assert row is None
             continue
         kept = json.loads(rescued) if rescued else {}
@@ -123,28 +123,28 @@ def same(stored: Any, given: Any) -> bool:
     ],
 )
 def test_values_that_cannot_be_rows_have_errors(value: bytes, error: str) -> None:
-    found = settled(column({"a": 1}, value, {"a": 2}))
-    assert found.rows is not None
-    assert error in found.errors[1]
-    assert [row and row["a"] for row in found.rows.to_pylist()] == [1, None, 2]
+    parsed = settled(column({"a": 1}, value, {"a": 2}))
+    assert parsed.rows is not None
+    assert error in parsed.errors[1]
+    assert [row and row["a"] for row in parsed.rows.to_pylist()] == [1, None, 2]
 
 
 def test_a_value_with_two_objects_does_not_replace_its_neighbour() -> None:
-    found = settled(column({"a": 1}, b'{"a": 1}}\n{"v":{"a":2}', b"", {"a": 3}))
-    assert sorted(found.errors) == [1, 2]
+    parsed = settled(column({"a": 1}, b'{"a": 1}}\n{"v":{"a":2}', b"", {"a": 3}))
+    assert sorted(parsed.errors) == [1, 2]
 
 
 def test_a_few_irregular_values_among_many() -> None:
     values = [{"n": number, "t": f"text {number}"} for number in range(3000)]
     irregular: dict[int, Any] = {5: b"bad", 1500: {"n": "text"}, 1501: {"new": 1}, 2999: b"[]"}
     given = column(*(irregular.get(number, value) for number, value in enumerate(values)))
-    found, rules = settled(given), settled_by_rules(given)
-    assert sorted(found.errors.items()) == sorted(rules.errors.items())
-    assert found.rows is not None
+    parsed, rules = settled(given), settled_by_rules(given)
+    assert sorted(parsed.errors.items()) == sorted(rules.errors.items())
+    assert parsed.rows is not None
     assert rules.rows is not None
-    assert found.rows.to_pylist() == rules.rows.to_pylist()
-    assert found.rescued.equals(rules.rescued)
-    assert found.rescued.null_count == 2999
+    assert parsed.rows.to_pylist() == rules.rows.to_pylist()
+    assert parsed.rescued.equals(rules.rescued)
+    assert parsed.rescued.null_count == 2999
 
 
 def settled_by_rules(values: pa.Array) -> ParsedValues:
@@ -155,37 +155,37 @@ def settled_by_rules(values: pa.Array) -> ParsedValues:
 def test_declared_types_do_not_change() -> None:
     schema = pa.schema([*EMPTY, ("at", pa.timestamp("us", "UTC")), ("on", pa.date32()), ("n", pa.int64())])
     values = column({"at": "2026-11-15T10:00:00+01:00", "on": "2026-11-15", "n": 1}, {"at": 1000, "on": 5, "n": 1.5})
-    found = read_values(values, schema, frozenset(["at", "on", "n"]))
-    assert found.wanted == schema
-    assert found.rows is not None
-    first, second = found.rows.to_pylist()
+    parsed = read_values(values, schema, frozenset(["at", "on", "n"]))
+    assert parsed.wanted == schema
+    assert parsed.rows is not None
+    first, second = parsed.rows.to_pylist()
     assert (first["at"].isoformat(), str(first["on"]), first["n"]) == ("2026-11-15T09:00:00+00:00", "2026-11-15", 1)
     assert (second["at"].isoformat(), second["on"], second["n"]) == ("1970-01-01T00:00:01+00:00", None, None)
-    assert json.loads(found.rescued.to_pylist()[1]) == {"on": 5, "n": 1.5}
+    assert json.loads(parsed.rescued.to_pylist()[1]) == {"on": 5, "n": 1.5}
 
 
 def test_the_number_of_columns_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evolution, "MAX_COLUMNS", 60)
     values = column(*({f"user-{number}": number} for number in range(100)))
-    found = settled(values)
-    assert sum(evolution.count_leaves(field.type) for field in found.wanted) == 60
-    assert found.rescued.null_count == 60 - len(EMPTY)
+    parsed = settled(values)
+    assert sum(evolution.count_leaves(field.type) for field in parsed.wanted) == 60
+    assert parsed.rescued.null_count == 60 - len(EMPTY)
 
 
 def test_depth_is_limited() -> None:
     deep: Any = 1
     for _ in range(50):
         deep = {"d": deep}
-    found = settled(column({"a": deep, "b": 1}))
-    assert [field.name for field in value_fields(found.wanted)] == ["b"]
-    assert json.loads(found.rescued.to_pylist()[0]) == {"a": deep}
+    parsed = settled(column({"a": deep, "b": 1}))
+    assert [field.name for field in value_fields(parsed.wanted)] == ["b"]
+    assert json.loads(parsed.rescued.to_pylist()[0]) == {"a": deep}
 
 
 def test_names_that_differ_only_by_case_are_one_column() -> None:
-    found = settled(column({"Id": 1}, {"id": 2}, {"ID": 3, "Id": 4}))
-    assert [field.name for field in value_fields(found.wanted)] == ["Id"]
-    assert found.rows is not None
-    assert [row["Id"] for row in found.rows.to_pylist()] == [1, None, 4]
+    parsed = settled(column({"Id": 1}, {"id": 2}, {"ID": 3, "Id": 4}))
+    assert [field.name for field in value_fields(parsed.wanted)] == ["Id"]
+    assert parsed.rows is not None
+    assert [row["Id"] for row in parsed.rows.to_pylist()] == [1, None, 4]
 
 
 def test_columns_widen_and_never_narrow() -> None:
@@ -201,8 +201,8 @@ def test_columns_widen_and_never_narrow() -> None:
 
 def test_regressions_found_by_hypothesis() -> None:
     """A number in a struct's column, and a list that has only nulls."""
-    found = settled(column({"a": {"b": False}}), settled(column({"a": {"b": True}})).wanted)
-    assert json.loads(settled(column({"a": 0}), found.wanted).rescued.to_pylist()[0]) == {"a": 0}
+    parsed = settled(column({"a": {"b": False}}), settled(column({"a": {"b": True}})).wanted)
+    assert json.loads(settled(column({"a": 0}), parsed.wanted).rescued.to_pylist()[0]) == {"a": 0}
     rows = settled(column({"a": [None, None]}, {"a": [1, None]})).rows
     assert rows is not None
     assert rows.to_pylist()[0] == {"a": [None, None]}
@@ -217,20 +217,20 @@ def test_new_columns_read_only_few_values_one_by_one(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(json_rows, "read_one_by_one", counted)
     # Arrow reads large integers and NaN as floats, so a new float column is decided one by one.
-    found = read_values(column(*({"price": n / 7, "n": n} for n in range(5000))), EMPTY, NONE)
-    assert {field.name: field.type for field in value_fields(found.wanted)} == {"price": pa.float64(), "n": pa.int64()}
-    assert found.rows is None
+    parsed = read_values(column(*({"price": n / 7, "n": n} for n in range(5000))), EMPTY, NONE)
+    assert {field.name: field.type for field in value_fields(parsed.wanted)} == {"price": pa.float64(), "n": pa.int64()}
+    assert parsed.rows is None
     assert sum(sizes) <= 128
 
 
 def test_halves_with_different_fields_need_the_columns_of_both() -> None:
     values = column(*({"n": n} for n in range(200)), *({"n": n / 3, "more": [n]} for n in range(200)), b"bad")
-    found = read_values(values, EMPTY, NONE)
-    wanted = {field.name: field.type for field in value_fields(found.wanted)}
+    parsed = read_values(values, EMPTY, NONE)
+    wanted = {field.name: field.type for field in value_fields(parsed.wanted)}
     assert wanted == {"n": pa.float64(), "more": pa.list_(pa.field("element", pa.int64()))}
-    assert list(found.errors) == [400]
-    again = read_values(values, found.wanted, NONE)
-    assert again.wanted == found.wanted
+    assert list(parsed.errors) == [400]
+    again = read_values(values, parsed.wanted, NONE)
+    assert again.wanted == parsed.wanted
     assert again.rows is not None
     assert again.rows[199].as_py() == {"n": 199.0, "more": None}
     assert again.rows[399].as_py() == {"n": 199 / 3, "more": [199]}
