@@ -88,7 +88,7 @@ def test_produce_without_acknowledgements(server: str, topic: str) -> None:
 
 
 def test_consume_starts_at_the_requested_position(server: str, topic: str) -> None:
-    says("topic", "create", topic, "-p", "2", server=server)
+    says("topic", "create", topic, "-p", "2", "--set", "retention.ms=-1", server=server)  # the records are from 1970
     lines = [json.dumps({"value": str(number), "timestamp": 1_000_000 + number * 1000}) for number in range(6)]
     typed = "\n".join(lines).encode()
     for partition in ("0", "1"):
