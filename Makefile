@@ -44,6 +44,7 @@ test-spark: setup
 	$(BIN)/python -m pytest -q -m spark tests/spark/tables $(ARGS)
 	$(BIN)/python -m pytest -q -m spark tests/spark/pipelines $(ARGS)
 	$(BIN)/python -m pytest -q -m spark tests/spark/connector $(ARGS)
+	$(BIN)/python -m pytest -q -m spark tests/docs $(ARGS)
 
 # The compiled modules under the address and undefined-behaviour sanitizers; then what they replace, in Python alone.
 test-native: setup
