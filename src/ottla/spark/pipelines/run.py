@@ -38,7 +38,10 @@ class RunFailed(Exception):
 
 
 class RunOptions(NamedTuple):
-    """The datasets that a run updates (all by default), and those that it recomputes from the start."""
+    """The datasets that a run updates (all by default), and those that it recomputes from the start.
+
+    `refresh` takes tables only: Spark writes sinks in runs of the whole pipeline.
+    """
 
     refresh: Sequence[str] = ()
     full_refresh: Sequence[str] = ()
@@ -261,7 +264,7 @@ class _ProgressListener(StreamingQueryListener):
         self._run = run
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        pass
+        """Do nothing: Spark does not report the start of a pipeline's queries to a Connect client."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._run.note_progress(event.progress)

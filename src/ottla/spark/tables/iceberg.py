@@ -152,7 +152,11 @@ class IcebergStore(Store):
             update.union_by_name(_pyarrow_to_schema_without_ids(schema))
 
     def widen(self, schema: pa.Schema) -> Widening:
-        """Prepare columns of other types. Each one becomes a new column id with the same name."""
+        """Prepare columns of other types. Each one becomes a new column id with the same name.
+
+        Iceberg cannot promote integers to doubles, so the column is replaced, and its files are rewritten in the same
+        commit.
+        """
         transaction = self.table.transaction()
         types = {field.name: field.type for field in _columns(self.table.schema())}
         changed = [field for field in schema if field.name in types and needs_rewrite(types[field.name], field.type)]
