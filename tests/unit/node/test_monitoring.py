@@ -152,6 +152,23 @@ def test_metrics_of_consumers_and_waiting_requests(watched: Watched) -> None:
     consumer.close()
 
 
+def test_a_transaction_that_is_open_for_too_long_is_shown(watched: Watched) -> None:
+    name = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    create_topic(watched, partitions=2)
+    producer = Producer({"bootstrap.servers": watched.broker, "transactional.id": "late"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce("orders", b"now", partition=0)
+    assert producer.flush(20) == 0
+    assert watched.metrics()[name] == 0
+    an_hour_ago_ms = int(time.time() * 1000) - 3_600_000
+    producer.produce("orders", b"an hour ago", partition=1, timestamp=an_hour_ago_ms)
+    assert producer.flush(20) == 0
+    assert watched.metrics()[name] == 1
+    producer.commit_transaction(20)
+    assert watched.metrics()[name] == 0
+
+
 def test_a_restart_does_not_count_stored_records(tmp_path: Path) -> None:
     first = Watched(tmp_path)
     broker = {"bootstrap.servers": first.broker}

@@ -62,6 +62,7 @@ def watch_broker(registry: Registry, broker: BrokerNode) -> None:
     """Register the metrics of replicas, waiting requests and fetch sessions."""
     sessions = broker.sessions
     registry.collect(lambda: _replicas(broker.partitions))
+    registry.collect(lambda: _late_transactions(broker))
     registry.collect(lambda: _purgatory(broker.timer))
     registry.collect(lambda: _expirations(broker.expirations, broker.partitions))
     registry.collect(lambda: broker.pushed.families(broker.now_ms()))
@@ -176,6 +177,21 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
         family = gauge(prefix + name, what)
         family.add(value)
         yield family
+
+
+def _late_transactions(broker: BrokerNode) -> Iterator[Family]:
+    family = gauge(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        "Partitions led by this broker with a transaction that is open for longer than its coordinator allows.",
+    )
+    now_ms, max_timeout_ms = broker.now_ms(), broker.setting("transaction.max.timeout.ms")
+    family.add(
+        sum(
+            partition.is_leader and partition.log.producers.has_late_transaction(now_ms, max_timeout_ms)
+            for partition in broker.partitions
+        )
+    )
+    yield family
 
 
 def _purgatory(timer: Timer) -> Iterator[Family]:

@@ -33,6 +33,8 @@ from ottla.storage.log.verification import Guard, Guards
 
 logger = logging.getLogger(__name__)
 
+LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
+"""How long after its longest timeout a transaction may end before it counts as late, as in Kafka."""
 MAX_PRODUCER_EPOCH: Final = 0x7FFF
 _EPOCH_BUMPING_VERSION: Final = 2
 
@@ -202,6 +204,13 @@ class Producers:
         """Yield the first offset and the producer of each open transaction, earliest first."""
         for first_offset, producer_id in self._open.items():
             yield first_offset, self._producers[producer_id]
+
+    def has_late_transaction(self, now_ms: int, max_timeout_ms: int) -> bool:
+        """Whether the earliest open transaction should have ended long ago: its coordinator may not know it any more."""
+        for _, producer in self.open_transactions():
+            last = producer.last_timestamp
+            return last > 0 and now_ms - last > max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
+        return False
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget idle producers without an open transaction; return how many."""
