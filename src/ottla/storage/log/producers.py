@@ -206,7 +206,7 @@ class Producers:
             yield first_offset, self._producers[producer_id]
 
     def has_late_transaction(self, now_ms: int, max_timeout_ms: int) -> bool:
-        """Whether the earliest open transaction should have ended long ago: its coordinator may not know it any more."""
+        """Whether the earliest open transaction should have ended long ago, so that its coordinator may not know it."""
         for _, producer in self.open_transactions():
             last = producer.last_timestamp
             return last > 0 and now_ms - last > max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
