@@ -8,6 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src" / "ottla").rglob("*.py"))
+NATIVE_SOURCES = sorted(path for path in (ROOT / "src").rglob("*") if path.suffix in (".c", ".h", ".java"))
 EVERY_FILE = sorted(path for folder in ("src", "tests", "bench", "examples") for path in (ROOT / folder).rglob("*.py"))
 DOCUMENTS = sorted(
     [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
@@ -83,9 +84,9 @@ def test_files_that_the_documents_name_exist(document: Path) -> None:
     assert [relative(path) for path in named if not path.exists()] == []
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=relative)
-def test_documents_are_written_in_plain_english(document: Path) -> None:
-    assert refused_phrases(document.read_text()) == []
+@pytest.mark.parametrize("path", [*SOURCES, *NATIVE_SOURCES, *DOCUMENTS], ids=relative)
+def test_prose_is_plain_english(path: Path) -> None:
+    assert refused_phrases(path.read_text()) == []
 
 
 def test_make_targets_that_the_readme_names_exist() -> None:
