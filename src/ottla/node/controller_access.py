@@ -178,7 +178,7 @@ class ControllerAccess:
         self.quorum.request(call, request, call.version, call.client.listener)
 
     def leader_id(self) -> int:
-        """Return the node with the active controller; -1 if there is none."""
+        """Return the node with the active controller; -1 if no controller is active."""
         return -1 if self.quorum is None else self.quorum.consensus.leader_id
 
     def kraft_version(self) -> int:

@@ -24,7 +24,7 @@ class ControllerNode:
     supported_features: Mapping[str, tuple[int, int]]
     kraft_version: Callable[[], int]
     leader_id: Callable[[], int]
-    """Returns the id of the active controller; -1 while there is none."""
+    """Returns the id of the active controller; -1 while no controller is active."""
     authorizer: Authorizer | None = None
     """Decides what clients and other nodes may do; None if they may do everything."""
     advertised: Sequence[Api] = ()

@@ -76,7 +76,7 @@ class EpochGroup(Generic[M]):
         return iter(())
 
     def member(self, member_id: str) -> M:
-        """Return a member; raise UnknownMemberId if there is none."""
+        """Return a member; raise UnknownMemberId if the group does not have it."""
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberId(f"Member {member_id} is not a member of group {self.id}.")

@@ -150,7 +150,7 @@ G = TypeVar("G", bound=_EpochGroupClass)
 
 
 def find_group(state: GroupsState, group_id: str, group_class: type[G]) -> G:
-    """Return the group with this id; raise GroupIdNotFound if there is none or it is of another kind."""
+    """Return the group with this id; raise GroupIdNotFound if it does not exist or is of another kind."""
     group = state.groups.get(group_id)
     if group is None:
         raise GroupIdNotFound(f"Group {group_id} not found.")

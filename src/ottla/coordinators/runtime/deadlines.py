@@ -39,7 +39,7 @@ class Deadlines:
             heapify(self._heap)
 
     def next_ms(self) -> int | None:
-        """Return the earliest deadline; None if there is none."""
+        """Return the earliest deadline; None without deadlines."""
         heap = self._heap
         while heap and self._due_ms.get(heap[0][2]) != heap[0][0]:
             heappop(heap)

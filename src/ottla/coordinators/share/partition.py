@@ -259,7 +259,7 @@ class SharePartition:
         return done if done >= self.start else None
 
     def _hole(self, offset: int, batch: InFlightBatch) -> int | None:
-        """Return where the gap between an offset and a batch begins; None if there is none."""
+        """Return where the gap between an offset and a batch begins; None without a gap."""
         gap = self.active_gap
         begin = offset if gap is None else max(offset, gap.start)
         return begin if gap is not None and begin < batch.first else None

@@ -127,7 +127,7 @@ class ShareSessions:
         return session
 
     def remove(self, key: SessionKey) -> Session | None:
-        """End a session and return it; None if there is none."""
+        """End a session and return it; None if it does not exist."""
         session = self.sessions.pop(key, None)
         if session is not None:
             connection = self._connections.get(session.client)

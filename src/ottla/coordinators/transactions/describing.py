@@ -17,7 +17,7 @@ class Pattern(Protocol):
 
 
 def describe_transaction(state: TransactionsState, transactional_id: str) -> describe_transactions.TransactionState:
-    """Describe one transaction; raise TransactionalIdNotFound if there is none."""
+    """Describe one transaction; raise TransactionalIdNotFound if it does not exist."""
     transaction = state.get(transactional_id)
     if transaction is None or transaction.status is TransactionStatus.DEAD:
         raise TransactionalIdNotFound(f"transactional id {transactional_id} does not exist")

@@ -72,7 +72,7 @@ class InFlightRequests:
         return flight is not None and flight.until <= now_ms
 
     def next_timeout(self, now_ms: int) -> int | None:
-        """Return when the first request in flight times out, or None if there is none."""
+        """Return when the first request in flight times out, or None if no request is in flight."""
         self._expire(now_ms)
         return min((flight.until for flight in self._in_flight.values()), default=None)
 

@@ -11,7 +11,7 @@ QUORUM_STATE: Final = "quorum-state"
 
 
 def read_quorum_state(disk: Disk, directory: str) -> QuorumState | None:
-    """Read the file, or return None if there is none. Raise MalformedFile."""
+    """Read the file, or return None if it does not exist. Raise MalformedFile."""
     path = f"{directory}/{QUORUM_STATE}"
     try:
         content = read_file(disk, path)

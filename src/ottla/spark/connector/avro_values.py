@@ -125,7 +125,7 @@ def _simplify(schema: Any) -> Any:
 
 
 def arrow_type(schema: Any, path: str, defined: Mapping[str, Any] | None = None) -> pa.DataType:
-    """Return the column type of a schema; raise OptionError if there is none."""
+    """Return the column type of a schema; raise OptionError if Spark has no such type."""
     named = dict(defined or {})
     if isinstance(schema, list):
         branches = [branch for branch in schema if branch != "null"]

@@ -82,7 +82,7 @@ class BrokerConnection:
         return self._sent is None
 
     def version_of(self, key: int, *, at_most: int | None = None) -> int:
-        """Return the highest common version of an API; raise UnsupportedVersion if there is none."""
+        """Return the highest common version of an API; raise UnsupportedVersion if they have none in common."""
         api = BY_KEY[key]
         least, most = self._versions.get(key, (0, -1))
         version = min(most, api.latest_stable if at_most is None else at_most)

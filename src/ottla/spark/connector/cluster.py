@@ -66,7 +66,7 @@ class BlockingCluster:
         return self._list_offsets(dict.fromkeys(keys, EARLIEST))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the first offset with this timestamp or a later one in each partition, or -1 if there is none."""
+        """Return the first offset with this timestamp or a later one in each partition, or -1 without one."""
         return self._list_offsets(times)
 
     def leader_of(self, key: TopicPartition) -> Partition:

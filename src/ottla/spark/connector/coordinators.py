@@ -11,7 +11,7 @@ TRANSACTION: Final = 1
 
 
 async def find_coordinator(cluster: Cluster, name: str, kind: int) -> int:
-    """Return the coordinator's node id; raise CoordinatorNotAvailable while there is none."""
+    """Return the coordinator's node id; raise CoordinatorNotAvailable while no coordinator is available."""
     request = FindCoordinatorRequest(key=name, key_type=kind, coordinator_keys=[name])
     answer: FindCoordinatorResponse = await cluster.send(request)
     coordinator = answer.coordinators[0] if answer.coordinators else answer

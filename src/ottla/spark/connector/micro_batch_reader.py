@@ -110,7 +110,7 @@ class StreamPlanner:
         self._target = self._ends()
 
     def next_end(self, start: Offsets, most: int | None, *, waits: bool) -> Offsets:
-        """Return where the micro-batch that begins at `start` ends, or `start` if there is none yet.
+        """Return where the micro-batch that begins at `start` ends, or `start` if there are no new records yet.
 
         A micro-batch has at most `most` offsets. If `waits` is set, `minOffsetsPerTrigger` may delay it.
         """

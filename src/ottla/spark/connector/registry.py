@@ -66,7 +66,7 @@ class Registry:
         return _schemas[key]
 
     def latest(self, subject: str, *, serialized: bool = False) -> Schema:
-        """Return the latest schema of a subject; raise OptionError if there is none."""
+        """Return the latest schema of a subject; raise OptionError if the subject does not exist."""
         suffix = "?format=serialized" if serialized else ""
         answer = self._get(f"/subjects/{urllib.parse.quote(subject, safe='')}/versions/latest{suffix}")
         if answer is None:

@@ -121,7 +121,7 @@ class TableHome:
         return sorted(path.stem for path in (self.folder / "definitions").glob("*.json"))
 
     def load(self, name: str) -> Definition:
-        """Return a definition; raise TableError if there is none."""
+        """Return a definition; raise TableError if it does not exist."""
         try:
             stored = json.loads(self._path(name).read_text())
         except FileNotFoundError:

@@ -303,7 +303,7 @@ class Segment:
             self._unindexed_bytes += size
 
     def find(self, offset: int) -> BatchPosition | None:
-        """Return the first batch that ends at the offset or after it; None if there is none."""
+        """Return the first batch that ends at the offset or after it; None without such a batch."""
         tail = self._tail
         if tail is not None and offset >= tail[_TAIL_BASE_OFFSET]:
             base_offset, last_offset, position, size, _ = tail

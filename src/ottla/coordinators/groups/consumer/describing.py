@@ -18,7 +18,7 @@ _CONSUMER = 1
 
 
 def describe_group(state: GroupsState, group_id: str, context: Context) -> DescribedGroup:
-    """Describe a consumer group; raise GroupIdNotFound if there is none."""
+    """Describe a consumer group; raise GroupIdNotFound if it does not exist."""
     group = find_group(state, group_id, ConsumerGroup)
     return DescribedGroup(
         group_id=group_id,

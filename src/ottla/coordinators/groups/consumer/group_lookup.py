@@ -28,7 +28,7 @@ class GroupLookup(NamedTuple):
 
 
 def get_or_create_group(state: GroupsState, group_id: str, context: Context, *, may_create: bool) -> GroupLookup:
-    """Return the group; raise GroupIdNotFound if there is none and it may not be created."""
+    """Return the group; raise GroupIdNotFound if it does not exist and may not be created."""
     group = state.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
         return GroupLookup(group)

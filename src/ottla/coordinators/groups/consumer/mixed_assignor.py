@@ -175,7 +175,7 @@ class _Ranks:
         return self.members[self.least_next - 1]
 
     def next_most(self) -> int:
-        """Return the member that gives the next partition; -1 if there is none."""
+        """Return the member that gives the next partition; -1 if no member can."""
         if self.most_next < self.most_start:
             if self.most_end <= self.most_start and self.most_start > 0:
                 self.most_size = self._size(self.most_start - 1)  # no member of the range had a partition of this topic

@@ -16,7 +16,7 @@ ASSIGNOR: Final = "simple"
 
 
 def describe_group(state: GroupsState, group_id: str, context: Context) -> DescribedGroup:
-    """Describe a share group; raise GroupIdNotFound if there is none."""
+    """Describe a share group; raise GroupIdNotFound if it does not exist."""
     group = find_group(state, group_id, ShareGroup)
     return DescribedGroup(
         group_id=group_id,

@@ -27,7 +27,7 @@ from ottla.protocol.messages.rpc.streams_group_describe import TaskIds as Descri
 
 
 def describe_group(state: GroupsState, group_id: str) -> DescribedGroup:
-    """Describe a streams group; raise GroupIdNotFound if there is none."""
+    """Describe a streams group; raise GroupIdNotFound if it does not exist."""
     group = find_group(state, group_id, StreamsGroup)
     if group.topology is None:
         raise UnknownServerError(f"streams group {group_id} has no topology")
