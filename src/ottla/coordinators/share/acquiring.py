@@ -214,7 +214,7 @@ class _Acquisition:
         return [*cuts, AcquiredRecords(first, last, 1)]
 
     def _end_of_batch(self, offset: int) -> int:
-        """Return the last offset of the log batch that contains an offset, or the offset itself without such a batch."""
+        """Return the last offset of the log batch that contains an offset, or the offset if no batch has it."""
         for batch_range in self.batch_ranges:
             if batch_range.base <= offset <= batch_range.last:
                 return batch_range.last
