@@ -14,7 +14,6 @@ STORED_MODULES = (
     "headers",
     "consumer_protocol",
     "principal",
-    "records.control_records",
     "records.raft_records",
     "records.metadata_records",
     "records.group_records",

@@ -1,4 +1,4 @@
-"""Records of KRaft: control records of the metadata log and its snapshots, and the quorum-state file."""
+"""Control records, of which most belong to the metadata log and its snapshots, and the quorum-state file."""
 
 from ottla.protocol.wire.declare import since, stored, struct
 from ottla.protocol.wire.types import ZERO_UUID, Int16, Int32, Int64, UInt16, Uuid
@@ -88,3 +88,17 @@ class QuorumState:
     applied_offset: Int64 = since("0", default=0)
     current_voters: list[QuorumStateVoter] | None = since("0", factory=list)
     voted_directory_id: Uuid = since("1+", default=ZERO_UUID)
+
+
+@stored(versions="0")
+class ControlRecordKey:
+    """The key of a control record: its type."""
+
+    type: Int16 = since("0+", default=0)
+
+
+@stored(versions="0")
+class EndTxnMarker:
+    """The value of a commit or abort marker: the epoch of the coordinator that wrote it."""
+
+    coordinator_epoch: Int32 = since("0+", default=0)
