@@ -97,7 +97,7 @@ def test_offsets_are_reset_by_a_number_of_records(server: str, filled: str) -> N
     assert after[0] == f"Reset the offsets of group {group}:"
     assert after[2].split() == [filled, "0", "4", "7"]
     none = refuses("group", "reset-offsets", group, "-t", filled, "--by", "1", server=server)
-    assert none == f"ottla group: group '{group}' has no offset in {filled}-1 to move"
+    assert none == (f"ottla group: group '{group}' has no committed offset in {filled}-1; use --to instead of --by")
 
 
 def test_a_group_is_deleted(server: str, filled: str) -> None:

@@ -16,7 +16,7 @@ def test_a_project_is_created_and_inspected(tmp_path: Path) -> None:
     assert says("pipeline", "status", str(folder), server=SERVER).splitlines() == [
         f"Pipeline shop in {folder}, on local[*]",
         "Spark is not running; the next run starts it.",
-        "It has not been run yet.",
+        "The pipeline has not run yet.",
     ]
     status = json.loads(says("pipeline", "status", str(folder), "--json", server=SERVER))
     assert status == {"pipeline": "shop", "spark": "local[*]", "server": None, "last run": None}
@@ -53,5 +53,6 @@ def test_without_spark_the_package_to_install_is_named(tmp_path: Path) -> None:
         done = ottla("pipeline", action, str(tmp_path / "shop"), environment=environment)
         assert done.returncode == 1
         assert (
-            done.stderr == "ottla pipeline: pipelines run on Spark (pyspark is missing): pip install 'ottla[spark]'\n"
+            done.stderr
+            == "ottla pipeline: pipelines need Spark (pyspark is not installed); run: pip install 'ottla[spark]'\n"
         )

@@ -164,14 +164,11 @@ def test_a_closed_pipe_ends_the_command_quietly(server: str, topic: str) -> None
 def test_an_error_is_one_sentence(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     none = refuses("consume", topic + "x", server=server)
-    assert (
-        none
-        == f"ottla consume: topic '{topic}x': there is no such topic; `ottla topic list` shows those that there are"
-    )
+    assert none == f"ottla consume: topic '{topic}x': there is no such topic; `ottla topic list` lists the topics"
     assert "no such topic" in refuses("produce", topic + "x", server=server, typed=b"x\n")
     assert "has no partition 4" in refuses("consume", topic, "-p", "4", server=server)
     gone = refuses("consume", topic, "--from", "7", "--follow", server=server)
-    assert gone.startswith(f"ottla consume: topic '{topic}', partition 0: offset 7 is not there")
+    assert gone.startswith(f"ottla consume: topic '{topic}', partition 0: offset 7 is out of range: ")
     bad = refuses("produce", topic, "-K", ":", server=server, typed=b"k:v\nno key\n")
     assert bad == "ottla produce: line 2: no ':' after the key; the 1 lines before it were written"
     assert says("consume", topic, "--format", "value", server=server) == "v\n"

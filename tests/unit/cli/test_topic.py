@@ -55,11 +55,11 @@ def test_json_for_programs(server: str, topic: str) -> None:
 def test_an_error_is_one_sentence(server: str, topic: str) -> None:
     says("topic", "create", topic, server=server)
     again = refuses("topic", "create", topic, server=server)
-    assert again == f"ottla topic: Topic '{topic}' already exists; --if-not-exists makes that no error"
+    assert again == f"ottla topic: Topic '{topic}' already exists; use --if-not-exists to ignore this"
     assert says("topic", "create", topic, "--if-not-exists", server=server) == f"Topic {topic} already exists.\n"
     fewer = refuses("topic", "add-partitions", topic, "--to", "1", server=server)
     assert fewer == f"ottla topic: topic '{topic}' already has 1 partition, and the partition count cannot be reduced"
-    none = f"ottla topic: topic '{topic}x': there is no such topic; `ottla topic list` shows those that there are"
+    none = f"ottla topic: topic '{topic}x': there is no such topic; `ottla topic list` lists the topics"
     assert refuses("topic", "describe", topic + "x", server=server) == none
     assert refuses("topic", "delete", topic + "x", server=server) == none
     assert says("topic", "delete", topic + "x", "--if-exists", server=server) == ""
@@ -77,7 +77,7 @@ def test_an_unreachable_broker_is_reported_at_once_with_advice() -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"ottla topic: {nowhere} cannot be reached: connection refused; is a broker running there? "
-        f"(-b HOST:PORT says where, now it is {nowhere})\n"
+        f"(use -b HOST:PORT; the current value is {nowhere})\n"
     )
 
 

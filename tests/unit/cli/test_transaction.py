@@ -16,7 +16,7 @@ def test_an_open_transaction_is_listed_described_and_aborted(server: str, topic:
     assert row[1] == "1"
     assert row[3] == "Ongoing"
     first, titles, where = says("transaction", "describe", id_, server=server).splitlines()
-    assert first.startswith(f"Transactional id {id_}: Ongoing, producer {row[2]} of epoch 0, broker 1, since ")
+    assert first.startswith(f"Transactional id {id_}: Ongoing, producer {row[2]} of epoch 0, coordinator 1, since ")
     assert titles.split() == ["TOPIC", "PARTITION"]
     assert where.split() == [topic, "0"]
     said = says("transaction", "abort", id_, server=server)

@@ -302,7 +302,7 @@ def test_commands_take_the_settings_of_kafkas_tools(node: SecuredNode, topic: st
     wrong = given | {"sasl.jaas.config": login_of("SCRAM-SHA-512", "bob", "wrong")}
     output = refuses(*with_settings(wrong), server=server)
     assert "rejected the credentials" in output
-    assert "--command-config FILE says who you are" in output
+    assert "give your credentials with --command-config FILE" in output
     done = ottla("topic", "list", "--command-config", str(tmp_path / "none"), server=server)
     assert (done.returncode, "none cannot be read: No such file" in done.stderr) == (2, True)
 
