@@ -112,9 +112,8 @@ async def _produce(
                     key, value, headers, timestamp_ms = parse(line)
                 except MalformedLine as error:
                     await producer.flush()
-                    raise CommandFailed(
-                        f"line {number}: {error}; the {number - 1} lines before it were written"
-                    ) from None
+                    written = "; the lines before it were written" if number > 1 else ""
+                    raise CommandFailed(f"line {number}: {error}{written}") from None
                 waiting.append(
                     await producer.send(
                         arguments.topic,

@@ -21,7 +21,7 @@ def test_a_project_is_created_and_inspected(tmp_path: Path) -> None:
     status = json.loads(says("pipeline", "status", str(folder), "--json", server=SERVER))
     assert status == {"pipeline": "shop", "spark": "local[*]", "server": None, "last run": None}
     assert says("pipeline", "stop", str(folder), server=SERVER) == "Spark was not running.\n"
-    assert "not empty" in refuses("pipeline", "init", str(folder), server=SERVER)
+    assert "is not an empty folder" in refuses("pipeline", "init", str(folder), server=SERVER)
 
 
 def test_a_token_in_an_address_is_not_shown(tmp_path: Path) -> None:

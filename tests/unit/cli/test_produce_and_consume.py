@@ -170,9 +170,9 @@ def test_an_error_is_one_sentence(server: str, topic: str) -> None:
     gone = refuses("consume", topic, "--from", "7", "--follow", server=server)
     assert gone.startswith(f"ottla consume: topic '{topic}', partition 0: offset 7 is out of range: ")
     bad = refuses("produce", topic, "-K", ":", server=server, typed=b"k:v\nno key\n")
-    assert bad == "ottla produce: line 2: no ':' after the key; the 1 lines before it were written"
+    assert bad == "ottla produce: line 2: no ':' after the key; the lines before it were written"
     assert says("consume", topic, "--format", "value", server=server) == "v\n"
-    assert "not JSON" in refuses("produce", topic, "--format", "json", server=server, typed=b"{\n")
+    assert "line 1: invalid JSON" in refuses("produce", topic, "--format", "json", server=server, typed=b"{\n")
     assert "cannot be read" in refuses("produce", topic, "--file", "/nowhere", server=server)
     for arguments in (["consume", topic, "--from", "soon"], ["produce", topic, "-k", "a", "-K", ":"]):
         assert ottla(*arguments, server=server).returncode == 2
