@@ -1,4 +1,4 @@
-"""What tests of several folders share."""
+"""Fixtures for tests of several folders."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from tests.support.mock_broker import MockBroker
 
 @pytest.fixture(scope="session")
 def mock_broker() -> Iterator[MockBroker]:
-    """librdkafka's own broker, with a connection to it; topics of one test are not another's."""
+    """Return librdkafka's mock broker, with a connection to it; each test uses topics of its own."""
     broker = MockBroker()
     yield broker
     broker.close()

@@ -1,4 +1,4 @@
-"""Samples of the README and the first tutorial do what they show; the generated reference is that of the code."""
+"""The samples of the README and the first tutorial work as shown, and the generated reference matches the code."""
 
 import os
 import re
@@ -16,27 +16,27 @@ PAGES = ("README.md", "docs/tutorials/first-broker.md")
 SETTINGS = {"node.id": "1", "process.roles": "broker,controller", "controller.listener.names": "CONTROLLER"}
 ADDRESS = "localhost:9092"
 NOT_RUN = ("pip ", "ottla serve", "ottla cluster start", "ottla table", "ottla pipeline")
-"""What installs the product or starts nodes and Spark: other tests do that."""
+"""Commands that install the product or start nodes or Spark: other tests cover them."""
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[OttlaNode]:
-    one = OttlaNode(tmp_path, SETTINGS)
-    one.format()
-    with one.running():
-        yield one
+    node = OttlaNode(tmp_path, SETTINGS)
+    node.format()
+    with node.running():
+        yield node
 
 
-def blocks(page: str, language: str) -> list[str]:
-    """Return the code blocks of a page that are in a language."""
+def code_blocks(page: str, language: str) -> list[str]:
+    """Return the code code_blocks of a page that are in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
-def commands(page: str) -> list[tuple[str, str]]:
-    """Return the commands of a page's consoles, each with the output that the page shows for it."""
+def console_samples(page: str) -> list[tuple[str, str]]:
+    """Return the commands in a page's console samples, each with the output that the page shows."""
     return [
         (command, output)
-        for block in blocks(page, "console")
+        for block in code_blocks(page, "console")
         for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
         if not command.startswith(NOT_RUN)
     ]
@@ -49,23 +49,23 @@ def without_times(text: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_console_samples_print_what_the_page_shows(page: str, node: OttlaNode) -> None:
-    shown = commands(page)
-    assert shown
+    samples = console_samples(page)
+    assert samples
     environment = {
         **os.environ,
         "OTTLA_BOOTSTRAP_SERVER": node.address,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
-    for command, output in shown:
-        done = subprocess.run(
+    for command, output in samples:
+        finished = subprocess.run(
             ["bash", "-c", command], env=environment, capture_output=True, text=True, timeout=60, check=False
         )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
-        assert without_times(done.stdout) == without_times(output), command
+        assert finished.returncode == 0, f"{command}: {finished.stderr}"
+        assert without_times(finished.stdout) == without_times(output), command
 
 
 def test_the_producer_of_the_first_tutorial_writes_a_record(node: OttlaNode) -> None:
-    [program] = blocks("docs/tutorials/first-broker.md", "python")
+    [program] = code_blocks("docs/tutorials/first-broker.md", "python")
     assert ADDRESS in program
     subprocess.run([sys.executable, "-c", program.replace(ADDRESS, node.address)], timeout=60, check=True)
     read = subprocess.run(
@@ -79,11 +79,11 @@ def test_the_producer_of_the_first_tutorial_writes_a_record(node: OttlaNode) -> 
 
 
 def test_the_generated_reference_is_up_to_date() -> None:
-    done = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "generate_reference.py"), "--check"],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert finished.returncode == 0, finished.stderr

@@ -1,1 +1,1 @@
-"""What several folders of tests use: nodes and clusters, disks and logs in memory, clocks, peers."""
+"""Fixtures that several test folders share: nodes and clusters, disks and logs in memory, clocks, peers."""

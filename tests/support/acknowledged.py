@@ -1,10 +1,10 @@
-"""A producer that remembers what was acknowledged to it, and a look at whether it is all there.
+"""A producer that remembers its acknowledged records and checks that they are all in the log.
 
-    with Acknowledged(cluster.address, "t", partitions=3) as producing:   # writes in a thread, all the time
+    with Acknowledged(cluster.address, "t", partitions=3) as producing:   # writes continuously in a thread
         cluster.kill(2)
     producing.check()   # every acknowledged record is there, once, in order
 
-Records are numbered for each partition. librdkafka writes them, idempotent and with acks=all.
+Records are numbered per partition. librdkafka writes them, with idempotence and acks=all.
 """
 
 import threading
@@ -22,13 +22,13 @@ QUICK = {
     "topic.metadata.refresh.fast.interval.ms": 20,
     "log_level": 0,
 }
-"""Clients that look for a new leader as soon as they may."""
+"""Makes clients look for a new leader as soon as possible."""
 DELIVERY_MS = 120_000
 READ_S = 60.0
 
 
 class Acknowledged:
-    """Writes to all partitions of a topic until it is told to stop."""
+    """A producer that writes to all partitions of a topic until its block ends."""
 
     def __init__(self, address: str, topic: str, *, partitions: int, pause_s: float = 0.001, value_bytes: int = 100):
         self._address = address
@@ -51,9 +51,9 @@ class Acknowledged:
         self._last_s = 0.0
         self.sent = 0
         self.offsets: dict[int, dict[int, int]] = defaultdict(dict)
-        """Partition → number of the record → its offset."""
+        """Partition → number of a record → its offset."""
         self.longest_gap_s = 0.0
-        """The longest time without an acknowledgement, since it was last set to 0."""
+        """The longest time between two acknowledgements since a test last set this to 0."""
         self.failures: list[str] = []
 
     def __enter__(self) -> Self:
@@ -61,7 +61,9 @@ class Acknowledged:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stopping.set()
         self._thread.join()
 
@@ -70,23 +72,23 @@ class Acknowledged:
         return sum(map(len, self.offsets.values()))
 
     def wait_for(self, more: int, timeout_s: float = 60.0) -> None:
-        """Wait until so many more records are acknowledged."""
+        """Wait until `more` further records are acknowledged."""
         deadline, wanted = time.monotonic() + timeout_s, self.count + more
         while self.count < wanted:
             assert time.monotonic() < deadline, f"{self.count} of {wanted} acknowledged after {timeout_s:g} s"
             time.sleep(0.01)
 
     def check(self) -> None:
-        """Every acknowledged record is at its offset, once, and they are in order."""
+        """Check that every acknowledged record is at its offset, once, and in order."""
         assert not self.failures, self.failures[:5]
         for partition in range(self._partitions):
-            found = self._read(partition)
-            numbers = list(found.values())
-            assert numbers == sorted(set(numbers)), f"partition {partition} has records twice or out of order"
+            stored = self._read(partition)
+            numbers = list(stored.values())
+            assert numbers == sorted(set(numbers)), f"partition {partition} has duplicate or reordered records"
             missing = {
-                number: offset for number, offset in self.offsets[partition].items() if found.get(offset) != number
+                number: offset for number, offset in self.offsets[partition].items() if stored.get(offset) != number
             }
-            assert not missing, f"partition {partition} lacks what was acknowledged: {sorted(missing.items())[:10]}"
+            assert not missing, f"partition {partition} lost acknowledged records: {sorted(missing.items())[:10]}"
 
     def _write(self) -> None:
         while not self._stopping.is_set():
@@ -103,7 +105,7 @@ class Acknowledged:
             time.sleep(self._pause_s)
         left = self._producer.flush(DELIVERY_MS / 1000)
         if left:
-            self.failures.append(f"{left} records were never answered")
+            self.failures.append(f"{left} records were neither acknowledged nor refused")
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         now = time.monotonic()
@@ -118,7 +120,7 @@ class Acknowledged:
         self.offsets[partition][_number(value)] = offset
 
     def _read(self, partition: int) -> dict[int, int]:
-        """All records of a partition: offset → number."""
+        """Return the records of a partition: offset → number."""
         settings: dict[str, Any] = {
             "bootstrap.servers": self._address,
             "group.id": "checker",
@@ -130,20 +132,20 @@ class Acknowledged:
         try:
             _, end = consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=READ_S)
             consumer.assign([TopicPartition(self._topic, partition, 0)])
-            found: dict[int, int] = {}
+            numbers: dict[int, int] = {}
             deadline = time.monotonic() + READ_S
-            while not found or max(found) < end - 1:
+            while not numbers or max(numbers) < end - 1:
                 if not end:
                     break
-                assert time.monotonic() < deadline, f"partition {partition} was not read to {end} in {READ_S:g} s"
+                assert time.monotonic() < deadline, f"partition {partition} was not read up to {end} in {READ_S:g} s"
                 for message in consumer.consume(10_000, timeout=0.5):
                     assert message.error() is None, message.error()
                     value, offset = message.value(), message.offset()
                     assert value is not None
                     assert offset is not None
-                    assert offset not in found, f"offset {offset} was read twice"
-                    found[offset] = _number(value)
-            return found
+                    assert offset not in numbers, f"offset {offset} was read twice"
+                    numbers[offset] = _number(value)
+            return numbers
         finally:
             consumer.close()
 

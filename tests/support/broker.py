@@ -1,12 +1,12 @@
-"""A broker in memory for tests of handlers: logs on a simulated disk, metadata from records, time that is told to pass.
+"""A broker in memory for tests of handlers: logs on a simulated disk, metadata from records, and simulated time.
 
     broker = Broker()
     broker.create_topic("t", partitions=2)
     broker.append("t", 0, batch)
     answer = broker.ask(ListOffsetsRequest(...), version=11)
 
-Requests go the whole way, encoded and decoded. `ask` gives back the answer, `send` what may still wait for one. Work
-for threads is done at once, unless the broker was made with a background of its own; then the test says when.
+Requests and responses are encoded and decoded. `ask` returns the answer; `send` returns an exchange that may still wait
+for one. Work for threads runs immediately, unless the test passes a background of its own and runs it itself.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log_environment import InlineBackground
 from tests.support.clock import Clock, runtime_on
-from tests.support.logs_in_memory import Slow
+from tests.support.logs_in_memory import ManualBackground
 from tests.support.simulated_disk import SimulatedDisk
 
 NOW_MS = 1_700_000_000_000
@@ -73,7 +73,7 @@ CLUSTER_ID = "a-cluster"
 
 
 class Exchange:
-    """One request, with what became of it."""
+    """A request and its outcome."""
 
     def __init__(self, frame: bytes, request: Any, version: int) -> None:
         self.frame: memoryview | None = memoryview(bytearray(frame))
@@ -99,11 +99,11 @@ class Exchange:
         self._end(f"aborted: {why}")
 
     def keep(self) -> None:
-        """Bytes in memory stay anyway."""
+        """Do nothing: bytes in memory stay valid."""
 
     @property
     def response(self) -> Any:
-        """The answer, decoded from the bytes that were sent."""
+        """The answer, decoded from the bytes that the broker sent."""
         assert self.outcome == "answered", self.outcome or "still waiting"
         api = BY_KEY[schema_of(type(self._request)).key]
         is_tagged = is_flexible(api.response, self._version) and api.key is not ApiKey.API_VERSIONS
@@ -124,18 +124,20 @@ def _bytes_of(chunk: Chunk) -> bytes | bytearray | memoryview:
 class Broker:
     """Broker 1 of a cluster whose metadata the test writes."""
 
-    def __init__(self, *, directories: Iterable[str] = ("/one", "/two"), background: Slow | None = None) -> None:
+    def __init__(
+        self, *, directories: Iterable[str] = ("/one", "/two"), background: ManualBackground | None = None
+    ) -> None:
         self.disk = SimulatedDisk(seed=1)
         self.clock = Clock(NOW_MS)
         self.loop = asyncio.new_event_loop()
-        self.asked: list[Any] = []
-        """What the controller was asked."""
+        self.controller_requests: list[Any] = []
+        """The requests that the controller received."""
         self.controller: Callable[[Any], Any] = self._decide
         self.max_bytes_per_s = 1 << 60
         self.disconnected_brokers: list[int] = []
         self._clients: dict[tuple[str, str], Client] = {}
-        self.dead: set[str] = set()
-        """The hosts where nothing listens."""
+        self.unreachable_hosts: set[str] = set()
+        """The hosts that refuse connections."""
         self._next_producer_id = 0
         self._background = background or InlineBackground()
         self.logs = Logs([self._directory(number, path, background) for number, path in enumerate(directories)])
@@ -183,7 +185,7 @@ class Broker:
             sessions=SessionCache(slots=10, random_id=count(1).__next__),
             moves=self.moves,
             unavailable_leaders=UnavailableLeaders(
-                "PLAINTEXT", self._knock, lambda: self.disconnected_brokers, runtime
+                "PLAINTEXT", self._probe_port, lambda: self.disconnected_brokers, runtime
             ),
             producer_ids=producer_ids,
             groups=self.groups,
@@ -226,7 +228,7 @@ class Broker:
         return self.partitions.image
 
     def apply(self, *records: object) -> None:
-        """Let the broker see these records of the metadata log."""
+        """Apply records of the metadata log."""
         old = self.image if self.image.offset >= 0 else EMPTY
         delta = Delta(old)
         for record in records:
@@ -237,8 +239,8 @@ class Broker:
         self.groups.apply(delta.changes)
 
     def register(self, broker: int, *, listener: str = "PLAINTEXT", fenced: bool = False, **fields: Any) -> None:
-        """A broker joins the cluster; one that is called 1 has this one's directories."""
-        own = [each.meta.directory_id for each in self.logs.directories if each.meta.directory_id]
+        """Register a broker in the cluster; broker 1 has this broker's directories."""
+        own = [directory.meta.directory_id for directory in self.logs.directories if directory.meta.directory_id]
         self.apply(
             RegisterBrokerRecord(
                 broker_id=broker,
@@ -260,7 +262,7 @@ class Broker:
         leader: int = ME,
         isr: tuple[int, ...] | None = None,
     ) -> bytes:
-        """A topic whose partitions all have the same replicas; returns its id."""
+        """Create a topic whose partitions all have the same replicas, and return its id."""
         topic_id = name.encode().ljust(16, b"\1")[:16]
         self.apply(
             TopicRecord(name=name, topic_id=topic_id),
@@ -281,7 +283,7 @@ class Broker:
         return topic_id
 
     def change(self, topic: str, number: int = 0, **fields: Any) -> None:
-        """The controller changes a partition."""
+        """Apply a change that the controller made to a partition."""
         topic_id = self.image.topics[topic].id
         self.apply(PartitionChangeRecord(partition_id=number, topic_id=topic_id, **fields))
 
@@ -294,21 +296,21 @@ class Broker:
         return self.partition(topic, number).log
 
     def append(self, topic: str, number: int, *batches: bytes | bytearray) -> None:
-        """Append batches as a producer's."""
+        """Append batches as a producer does."""
         for data in batches:
             self.partition(topic, number).append(bytearray(data), acks=1, now_ms=self.clock.ms)
         self.completions.run()
 
     # -- requests --
 
-    def send(self, request: Any, version: int, **who: str) -> Exchange:
-        """Send a request, and let everything happen that happens by itself."""
-        exchange = self.begin(request, version, **who)
+    def send(self, request: Any, version: int, **client: str) -> Exchange:
+        """Send a request, and let coroutines run as far as they can."""
+        exchange = self.begin(request, version, **client)
         self.settle()
         return exchange
 
     def begin(self, request: Any, version: int, *, listener: str = "PLAINTEXT", software: str = "test") -> Exchange:
-        """Send a request, and let nothing happen but that it is taken up."""
+        """Send a request, and let the dispatcher take it up, no more."""
         api = BY_KEY[schema_of(type(request)).key]
         head = struct.pack(">hhih", api.key, version, 1, -1) + (b"\0" if is_flexible(api.request, version) else b"")
         exchange = Exchange(head + encode(request, version), request, version)
@@ -320,9 +322,9 @@ class Broker:
         self.step()
         return exchange
 
-    def ask(self, request: Any, version: int, **who: str) -> Any:
-        """The answer to a request that waits for nothing."""
-        return self.send(request, version, **who).response
+    def ask(self, request: Any, version: int, **client: str) -> Any:
+        """Return the answer to a request that does not have to wait."""
+        return self.send(request, version, **client).response
 
     def settle(self) -> None:
         """Let coroutines run as far as they can."""
@@ -330,7 +332,7 @@ class Broker:
             self.step()
 
     def step(self) -> None:
-        """Let everyone run once who waits for nothing."""
+        """Run every ready coroutine once."""
         self.loop.call_soon(self.loop.stop)
         self.loop.run_forever()
 
@@ -352,11 +354,11 @@ class Broker:
     def _spawn(self, work: Any) -> None:
         self.loop.create_task(work)
 
-    async def _knock(self, host: str, port: int) -> bool:
-        return host in self.dead
+    async def _probe_port(self, host: str, port: int) -> bool:
+        return host in self.unreachable_hosts
 
     async def _ask_controller(self, request: Any) -> Any:
-        self.asked.append(request)
+        self.controller_requests.append(request)
         return self.controller(request)
 
     def _decide(self, request: Any) -> Any:
@@ -369,7 +371,7 @@ class Broker:
     def _directory_failed(self, directory: LogDirectory, error: OSError) -> None:
         self.loop.call_soon(self.partitions.take_offline)
 
-    def _directory(self, number: int, path: str, background: Slow | None) -> LogDirectory:
+    def _directory(self, number: int, path: str, background: ManualBackground | None) -> LogDirectory:
         self.disk.make_dir(path)
         self.disk.sync_dir("/")
         meta = NodeMeta(CLUSTER_ID, ME, directory_id=bytes([0xD0 + number]) * 16)

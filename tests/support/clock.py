@@ -1,4 +1,4 @@
-"""Simulated time for tests of code that asks an event loop to call it later."""
+"""Simulated time for tests of code that schedules calls on an event loop."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from ottla.storage.threads import Threads
 
 
 class Call:
-    """A call that is due, and may be cancelled."""
+    """A scheduled call, which can be cancelled."""
 
     def __init__(self, due_ms: float, callback: Callable[[], None]) -> None:
         self.due_ms = due_ms
@@ -22,7 +22,7 @@ class Call:
 
 
 class Clock:
-    """Time that passes when the test says so, with calls at their times."""
+    """Simulated time that only the test advances, with scheduled calls."""
 
     def __init__(self, ms: int = 1000) -> None:
         self.ms = ms
@@ -30,7 +30,7 @@ class Clock:
 
     @property
     def calls(self) -> list[Call]:
-        """The calls that are due."""
+        """The calls that are scheduled and not cancelled."""
         self._calls = [call for call in self._calls if not call.is_cancelled]
         return self._calls
 
@@ -56,6 +56,6 @@ class Clock:
 
 
 def runtime_on(clock: Clock, spawn: Spawn | None = None) -> Runtime:
-    """Return a runtime on simulated time, whose threads do their work at once."""
+    """Return a runtime on simulated time whose threads run their work immediately."""
     loop = cast(asyncio.AbstractEventLoop, clock)
     return Runtime(loop, now_ms=clock.now_ms, threads=cast(Threads, InlineBackground()), spawn=spawn)

@@ -1,4 +1,4 @@
-"""Running `ottla` as people do: a process, its words, its exit code."""
+"""Run the `ottla` command in a process, as a user does, and check its output and exit code."""
 
 import os
 import subprocess
@@ -6,16 +6,16 @@ import sys
 from collections.abc import Mapping
 
 
-def ottla(
+def run_ottla(
     *arguments: str,
     server: str | None = None,
     typed: bytes = b"",
     environment: Mapping[str, str] | None = None,
     timeout: float = 60,
 ) -> "subprocess.CompletedProcess[str]":
-    """What a command does; `typed` is its standard input."""
+    """Run a command and return its exit code and output; `typed` is its standard input."""
     variables = {**os.environ, **({} if server is None else {"OTTLA_BOOTSTRAP_SERVER": server}), **(environment or {})}
-    done = subprocess.run(
+    finished = subprocess.run(
         [sys.executable, "-m", "ottla", *arguments],
         input=typed,
         capture_output=True,
@@ -23,19 +23,21 @@ def ottla(
         check=False,
         env=variables,
     )
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(
+        finished.args, finished.returncode, finished.stdout.decode(), finished.stderr.decode()
+    )
 
 
-def says(*arguments: str, server: str, typed: bytes = b"") -> str:
-    """What a command that goes well prints."""
-    done = ottla(*arguments, server=server, typed=typed)
-    assert (done.returncode, done.stderr) == (0, ""), done
-    return done.stdout
+def run_command(*arguments: str, server: str, typed: bytes = b"") -> str:
+    """Run a command that must succeed, and return what it prints."""
+    finished = run_ottla(*arguments, server=server, typed=typed)
+    assert (finished.returncode, finished.stderr) == (0, ""), finished
+    return finished.stdout
 
 
-def refuses(*arguments: str, server: str, typed: bytes = b"") -> str:
-    """The one sentence of a command that does not go well."""
-    done = ottla(*arguments, server=server, typed=typed)
-    assert done.returncode == 1, done
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr.rstrip("\n")
+def run_failing_command(*arguments: str, server: str, typed: bytes = b"") -> str:
+    """Run a command that must fail, and return its error message of one line."""
+    finished = run_ottla(*arguments, server=server, typed=typed)
+    assert finished.returncode == 1, finished
+    assert finished.stderr.count("\n") == 1, finished.stderr
+    return finished.stderr.rstrip("\n")

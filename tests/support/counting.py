@@ -1,4 +1,4 @@
-"""What work costs, as counts of lines that Python runs: times depend on the machine, counts do not."""
+"""Count the lines that Python runs: unlike times, counts do not depend on the machine."""
 
 import sys
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from types import FrameType
 from typing import Any
 
 
-def lines_run(action: Callable[[], Any]) -> int:
-    """How many lines of Python an action runs."""
+def count_lines(action: Callable[[], Any]) -> int:
+    """Return how many lines of Python an action runs."""
     lines = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A strict reader of Prometheus' text format: it refuses whatever a real one might, and more."""
+"""A parser of Prometheus' text format, stricter than the real ones."""
 
 import math
 import re
@@ -13,27 +13,27 @@ Labels = frozenset[tuple[str, str]]
 
 
 class Metric(NamedTuple):
-    """A family as it was read: its kind, and values by name and labels."""
+    """A metric family: its kind, and its values by name and labels."""
 
     kind: str
     values: dict[tuple[str, Labels], float]
 
 
 class Exposition:
-    """Everything that a text told."""
+    """The metrics of a text."""
 
     def __init__(self, text: str) -> None:
-        assert text.endswith("\n"), "the last line must end too"
+        assert text.endswith("\n"), "the last line has no line end"
         self.metrics: dict[str, Metric] = {}
         name = ""
         lines = iter(text.removesuffix("\n").split("\n"))
         for line in lines:
-            if found := _help(line):
-                name = found[1]
+            if help_line := _help(line):
+                name = help_line[1]
                 kind = _type(next(lines))
                 assert kind, f"no type follows {line!r}"
                 assert kind[1] == name
-                assert name not in self.metrics, f"{name} comes twice"
+                assert name not in self.metrics, f"{name} appears twice"
                 self.metrics[name] = Metric(kind[2], {})
             else:
                 self._sample(name, line)
@@ -43,25 +43,25 @@ class Exposition:
                 _check_histogram(name, metric)
 
     def __getitem__(self, text: str) -> float:
-        """The value of `name{label="x"}`; labels in any order."""
-        found = re.fullmatch(r"(\w+)(?:\{(.*)\})?", text)
-        assert found
-        name, labels = found[1], _labels(found[2])
+        """Return the value of `name{label="x"}`; the labels may be in any order."""
+        matched = re.fullmatch(r"(\w+)(?:\{(.*)\})?", text)
+        assert matched
+        name, labels = matched[1], _labels(matched[2])
         for metric in self.metrics.values():
             if (name, labels) in metric.values:
                 return metric.values[name, labels]
         raise KeyError(text)
 
     def _sample(self, family: str, line: str) -> None:
-        found = _line(line)
-        assert found, f"{line!r} is no sample"
+        matched = _line(line)
+        assert matched, f"{line!r} is not a sample"
         metric = self.metrics[family]
-        suffix = found[1].removeprefix(family)
-        assert found[1].startswith(family), f"{line!r} is not of {family}"
+        suffix = matched[1].removeprefix(family)
+        assert matched[1].startswith(family), f"{line!r} does not belong to {family}"
         assert suffix in _SUFFIXES.get(metric.kind, ("",))
-        key = found[1], _labels(found[2])
-        assert key not in metric.values, f"{line!r} comes twice"
-        value = float(found[3])
+        key = matched[1], _labels(matched[2])
+        assert key not in metric.values, f"{line!r} appears twice"
+        value = float(matched[3])
         assert metric.kind == "gauge" or suffix == "" or value >= 0
         assert metric.kind != "counter" or (family.endswith("_total") and value >= 0)
         names = {name for name, _ in key[1]}
@@ -74,23 +74,23 @@ def _labels(text: str | None) -> Labels:
     if not text:
         return frozenset()
     labels: dict[str, str] = {}
-    at = 0
-    while at < len(text):
-        found = _label.match(text, at)
-        assert found, f"{text[at:]!r} is no label"
-        assert found[1] not in labels
-        labels[found[1]] = re.sub(r"\\(.)", lambda escape: {"n": "\n"}.get(escape[1], escape[1]), found[2])
-        at = found.end()
+    position = 0
+    while position < len(text):
+        matched = _label.match(text, position)
+        assert matched, f"{text[position:]!r} is not a label"
+        assert matched[1] not in labels
+        labels[matched[1]] = re.sub(r"\\(.)", lambda escape: {"n": "\n"}.get(escape[1], escape[1]), matched[2])
+        position = matched.end()
     assert not text.endswith(",")
     return frozenset(labels.items())
 
 
 def _check_histogram(name: str, metric: Metric) -> None:
-    """Buckets rise, and the last is the count."""
+    """Check that buckets rise and that the last one equals the count."""
     by_labels: dict[Labels, list[tuple[float, float]]] = {}
     for (line, labels), value in metric.values.items():
         if line.endswith("_bucket"):
-            others = frozenset(each for each in labels if each[0] != "le")
+            others = frozenset(label for label in labels if label[0] != "le")
             by_labels.setdefault(others, []).append((float(dict(labels)["le"]), value))
     for labels, buckets in by_labels.items():
         assert buckets == sorted(buckets), f"{name} has buckets out of order"

@@ -1,13 +1,13 @@
 """A Java process that answers with Kafka's own classes: messages, record batches, compression.
 
-`JavaPeer` starts it, asks it and ends it; the fixture `java_peer` of this folder shares one among all tests of a
-process. What Java throws comes back as `JavaError`, or as the `error` of one round trip; `PeerDiedError` means that the
-process itself failed.
+`JavaPeer` starts the process, sends it questions and ends it; all tests of a pytest process share the fixture
+`java_peer`. An exception in Java becomes a `JavaError`, or the `error` of a round trip; `PeerDiedError` means that the
+Java process itself failed.
 
-A message's JSON follows Kafka's converters: camelCase names, only the fields of the version, tagged fields only when
-not at their default, bytes as base64, UUIDs in Kafka's 22 letters, "NaN" and "Infinity" as strings. Record batches are
-shown by their size only (`recordsSizeInBytes` for a field `records`); the bytes written again tell the rest. Unknown
-tagged fields are kept in the bytes, not in the JSON.
+A message's JSON follows Kafka's converters: camelCase names, only the fields of the version, tagged fields only if they
+differ from their default, bytes as base64, UUIDs in Kafka's 22 letters, "NaN" and "Infinity" as strings. A record batch
+appears only as its size (`recordsSizeInBytes` for a field `records`); the rewritten bytes show the rest. Unknown tagged
+fields are kept in the bytes, not in the JSON.
 """
 
 import json
@@ -32,7 +32,7 @@ from tests.conformance.interop.peer_batches import (
 )
 
 JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-# One question holds at most this much, so that the small heap suffices.
+# Limits of one question, so that a small heap is enough.
 QUESTION_ITEMS = 1000
 QUESTION_BYTES = 4 << 20
 ANSWER_TIMEOUT_S = 60
@@ -40,7 +40,7 @@ INT32 = struct.Struct(">i")
 
 
 class JavaError(Exception):
-    """What Java threw: its class and message in the first line, then where."""
+    """An exception of Java: its class and message in the first line, then its stack trace."""
 
 
 class PeerDiedError(Exception):
@@ -48,8 +48,8 @@ class PeerDiedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Roundtripped:
-    """One message as Java wrote it again, with its JSON; or the error that Java threw, with neither."""
+class RoundTrip:
+    """A message as Java rewrote it, with its JSON; or the error that Java threw, without either."""
 
     name: str
     version: int
@@ -83,11 +83,13 @@ class JavaPeer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the process: it leaves by itself when its input ends, and is killed if it does not."""
+        """End the process by closing its input, and kill it if it does not exit."""
         try:
             self._process.communicate(timeout=5)
         except subprocess.TimeoutExpired:
@@ -96,25 +98,25 @@ class JavaPeer:
         self._errors.close()
 
     def messages(self) -> dict[str, MessageClass]:
-        """Every message class of Kafka by its simple name."""
+        """Return every message class of Kafka by its simple name."""
         texts = [text.decode() for text in self._ask("MESSAGES")]
         rows = zip(texts[::4], texts[1::4], texts[2::4], texts[3::4], strict=True)
         return {name: MessageClass(full, int(lowest), int(highest)) for name, full, lowest, highest in rows}
 
-    def defaults(self, items: Sequence[tuple[str, int]]) -> list[Roundtripped]:
-        """Messages with nothing set, of the given names and versions."""
+    def defaults(self, items: Sequence[tuple[str, int]]) -> list[RoundTrip]:
+        """Return messages of the given names and versions with no field set."""
         return self._messages("DEFAULT", [(name, version, b"") for name, version in items])
 
-    def roundtrip(self, items: Sequence[tuple[str, int, bytes]]) -> list[Roundtripped]:
-        """Read messages (simple class name, version, bytes) and write them again, each on its own."""
+    def roundtrip(self, items: Sequence[tuple[str, int, bytes]]) -> list[RoundTrip]:
+        """Let Java read messages (simple class name, version, bytes) and write them again, each separately."""
         return self._messages("ROUNDTRIP", items)
 
     def read_batches(self, data: bytes) -> list[PeerBatch]:
-        """All complete record batches; sum `size_bytes` to see whether something was left."""
+        """Return all complete record batches; the sum of `size_bytes` shows whether bytes are left over."""
         return [parse_batch(json.loads(line)) for line in self._ask("BATCH_READ", data)]
 
     def write_batch(self, records: Sequence[PeerRecord], **options: Unpack[BatchOptions]) -> bytes:
-        """One record batch; without records its bare header, as compaction leaves it."""
+        """Return a record batch; without records, only a header as compaction leaves it."""
         batch = {**DEFAULT_OPTIONS, **options, "records": [show_record(record) for record in records]}
         return self._ask("BATCH_WRITE", json.dumps(batch).encode())[0]
 
@@ -129,7 +131,7 @@ class JavaPeer:
         timestamp: int = 0,
         leader_epoch: int = -1,
     ) -> bytes:
-        """The control batch that ends a transaction."""
+        """Return the control batch that ends a transaction."""
         marker = {
             "commit": commit,
             "producer_id": producer_id,
@@ -142,23 +144,23 @@ class JavaPeer:
         return self._ask("MARKER_WRITE", json.dumps(marker).encode())[0]
 
     def compress(self, codec: str, data: bytes, *, level: int | None = None, magic: int = 2) -> bytes:
-        """The bytes as a record batch of that codec (none, gzip, snappy, lz4, zstd) holds them."""
-        shown = "" if level is None else str(level)
-        return self._ask("COMPRESS", codec.encode(), shown.encode(), str(magic).encode(), data)[0]
+        """Return the bytes as a record batch of that codec (none, gzip, snappy, lz4, zstd) has them."""
+        level_text = "" if level is None else str(level)
+        return self._ask("COMPRESS", codec.encode(), level_text.encode(), str(magic).encode(), data)[0]
 
     def decompress(self, codec: str, data: bytes, *, magic: int = 2) -> bytes:
         return self._ask("DECOMPRESS", codec.encode(), str(magic).encode(), data)[0]
 
-    def _messages(self, command: str, items: Sequence[tuple[str, int, bytes]]) -> list[Roundtripped]:
-        done: list[Roundtripped] = []
-        for part in parts(items):
-            asked = [[name.encode(), str(version).encode(), body] for name, version, body in part]
-            for (name, version, _), result in zip(part, self._exchange(command, asked), strict=True):
+    def _messages(self, command: str, items: Sequence[tuple[str, int, bytes]]) -> list[RoundTrip]:
+        results: list[RoundTrip] = []
+        for part in split_items(items):
+            questions = [[name.encode(), str(version).encode(), body] for name, version, body in part]
+            for (name, version, _), result in zip(part, self._exchange(command, questions), strict=True):
                 if isinstance(result, JavaError):
-                    done.append(Roundtripped(name, version, error=str(result)))
+                    results.append(RoundTrip(name, version, error=str(result)))
                 else:
-                    done.append(Roundtripped(name, version, result[0], result[1].decode()))
-        return done
+                    results.append(RoundTrip(name, version, result[0], result[1].decode()))
+        return results
 
     def _ask(self, command: str, *fields: bytes) -> list[bytes]:
         result = self._exchange(command, [fields])[0]
@@ -167,12 +169,12 @@ class JavaPeer:
         return result
 
     def _exchange(self, command: str, items: Sequence[Sequence[bytes]]) -> list[list[bytes] | JavaError]:
-        """Send one question and take its answer: the fields, or the error, of each item."""
-        question = bytearray(sized(command.encode()) + INT32.pack(len(items)))
+        """Send one question, and return the fields or the error of each item."""
+        question = bytearray(length_prefixed(command.encode()) + INT32.pack(len(items)))
         for item in items:
             question += INT32.pack(len(item))
             for part in item:
-                question += sized(part)
+                question += length_prefixed(part)
         assert self._process.stdin is not None
         watchdog = threading.Timer(ANSWER_TIMEOUT_S, self._process.kill)
         watchdog.start()
@@ -181,7 +183,7 @@ class JavaPeer:
             self._process.stdin.flush()
             return parse_answer(self._receive(INT32.unpack(self._receive(4))[0]))
         except (OSError, EOFError) as error:
-            raise PeerDiedError(self._last_words()) from error
+            raise PeerDiedError(self._kill_and_report()) from error
         finally:
             watchdog.cancel()
 
@@ -192,16 +194,15 @@ class JavaPeer:
             raise EOFError
         return data
 
-    def _last_words(self) -> str:
+    def _kill_and_report(self) -> str:
         self._process.kill()
         code = self._process.wait()
         self._errors.seek(0)
-        return (
-            f"the Java peer ended with {code}; its last words:\n{self._errors.read()[-4000:].decode(errors='replace')}"
-        )
+        log = self._errors.read()[-4000:].decode(errors="replace")
+        return f"the Java peer exited with {code}; the end of its log:\n{log}"
 
 
-def sized(data: bytes) -> bytes:
+def length_prefixed(data: bytes) -> bytes:
     return INT32.pack(len(data)) + data
 
 
@@ -220,8 +221,8 @@ def parse_answer(answer: bytes) -> list[list[bytes] | JavaError]:
     return results
 
 
-def parts(items: Sequence[tuple[str, int, bytes]]) -> Iterator[list[tuple[str, int, bytes]]]:
-    """The items in pieces small enough for one question."""
+def split_items(items: Sequence[tuple[str, int, bytes]]) -> Iterator[list[tuple[str, int, bytes]]]:
+    """Split the items into pieces small enough for one question."""
     part: list[tuple[str, int, bytes]] = []
     size = 0
     for item in items:

@@ -1,7 +1,7 @@
-"""A real Apache Kafka broker, of the release whose jars the tests have: one node that is broker and controller at once.
+"""A real Apache Kafka node, broker and controller at once, of the release whose jars the tests have.
 
-`KafkaNode` owns a log directory and two ports; `running()` starts Kafka on it and ends it, in order or with a kill.
-Kafka's warnings come with them, so that a test can ask whether Kafka found anything wrong with what Ottla left.
+`KafkaNode` owns a log directory and two ports; `running()` starts Kafka on them, and shuts it down or kills it.
+The log keeps Kafka's warnings, so a test can check whether Kafka complained about files that Ottla wrote.
 """
 
 import os
@@ -27,11 +27,11 @@ SETTINGS = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
     "auto.create.topics.enable": "false",
-    # After a kill the new process is let in only when the old one's session has ended.
+    # After a kill, the new process can register only when the old session has expired.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "1",
-    # A group that is empty for a moment must not be forgotten just then, by one node and not by the other.
+    # Otherwise one of the two nodes might expire a group that is empty for a moment, and the other not.
     "offsets.retention.check.interval.ms": "3600000",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "1",
@@ -51,11 +51,11 @@ SETTINGS = {
 
 
 class BrokerFailed(Exception):
-    """The broker did not start or stop as it should; with its last words."""
+    """The broker failed to start or stop; the message has the end of its log."""
 
 
 class KafkaNode:
-    """One Kafka node: its log directory, its ports, its settings."""
+    """A Kafka node: its log directory, ports and settings."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class KafkaNode:
     ) -> None:
         self._jvm_options = (*JVM_OPTIONS, *jvm_options)
         self.directory = folder / "logs"
-        self.words = folder / "kafka.err"
+        self.log_path = folder / "kafka.err"
         names = ("PLAINTEXT", "CONTROLLER", *more_listeners)
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         self.port = self.ports["PLAINTEXT"]
@@ -85,21 +85,21 @@ class KafkaNode:
         return f"127.0.0.1:{self.port}"
 
     def format(self, *more: str) -> None:
-        """Make the log directory, as an operator does."""
+        """Format the log directory, as an operator does."""
         tool = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", str(self._properties)]
-        done = subprocess.run(
+        finished = subprocess.run(
             self._command(*tool, *more), capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert finished.returncode == 0, finished.stdout + finished.stderr
 
     @contextmanager
     def running(self, *, end: signal.Signals = signal.SIGTERM) -> Iterator[None]:
-        """Kafka answers inside; at the end it stops in order, or is killed. It is gone in any case."""
-        with self.words.open("wb") as words:
+        """Run Kafka: it is ready in the block, and gets the signal `end` after it. No process outlives the block."""
+        with self.log_path.open("wb") as log:
             process = subprocess.Popen(
                 self._command("kafka.Kafka", str(self._properties)),
                 stdin=subprocess.DEVNULL,
-                stdout=words,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "LANG": "C.UTF-8"},
             )
@@ -108,37 +108,37 @@ class KafkaNode:
             yield
             process.send_signal(end)
             code = process.wait(STOP_TIMEOUT_S)
-            # The code of a process that a signal ended; Java, having stopped in order, ends with 128 and the signal.
+            # A killed process has the negative signal; Java exits with 128 plus the signal after a clean shutdown.
             if code not in (-end, 128 + end):
-                raise BrokerFailed(f"Kafka ended with {code}: {self.last_words()}")
+                raise BrokerFailed(f"Kafka exited with {code}: {self.log_tail()}")
         except subprocess.TimeoutExpired as error:
-            raise BrokerFailed(f"Kafka does not stop: {self.last_words()}") from error
+            raise BrokerFailed(f"Kafka does not stop: {self.log_tail()}") from error
         finally:
             process.kill()
             process.wait()
 
-    def last_words(self) -> str:
-        """What the last Kafka on this node had to say: warnings, errors and what ended it."""
-        return self.words.read_text(errors="replace")[-8000:]
+    def log_tail(self) -> str:
+        """Return the end of the last process's log: warnings, errors, and why it exited."""
+        return self.log_path.read_text(errors="replace")[-8000:]
 
     def _wait_until_ready(self, process: "subprocess.Popen[bytes]") -> None:
         admin = AdminClient({"bootstrap.servers": self.address, "log_level": 0})
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if process.poll() is not None:
-                raise BrokerFailed(f"Kafka ended with {process.returncode}: {self.last_words()}")
+                raise BrokerFailed(f"Kafka exited with {process.returncode}: {self.log_tail()}")
             if self._leads_all(admin):
                 return
             time.sleep(0.1)
-        raise BrokerFailed(f"Kafka is not ready after {START_TIMEOUT_S} s: {self.last_words()}")
+        raise BrokerFailed(f"Kafka is not ready after {START_TIMEOUT_S} s: {self.log_tail()}")
 
     def _leads_all(self, admin: AdminClient) -> bool:
         try:
-            found = admin.list_topics(timeout=1)
+            metadata = admin.list_topics(timeout=1)
         except KafkaException:
             return False
-        return bool(found.brokers) and all(
-            partition.leader == 1 for topic in found.topics.values() for partition in topic.partitions.values()
+        return bool(metadata.brokers) and all(
+            partition.leader == 1 for topic in metadata.topics.values() for partition in topic.partitions.values()
         )
 
     def _command(self, *arguments: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A node of Apache Kafka among Ottla's: the same files and settings, another program."""
+"""An Apache Kafka node in a cluster of Ottla nodes, with the same files and settings."""
 
 import os
 import socket
@@ -13,39 +13,47 @@ from tests.support.ottla_node import NodeFailed
 
 
 class KafkaMember(ClusterNode):
-    """Formatted by Ottla and run by Kafka."""
+    """A node that Ottla formats and Kafka runs."""
 
     stops_without_controller = False
 
     def launch(self) -> None:
-        assert self.process is None, "it runs already"
-        with self.words.open("ab") as words:
+        assert self.process is None, "it is already running"
+        with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.within, str(java()), *JVM_OPTIONS, "-cp", class_path(), "kafka.Kafka", str(self.properties)],
+                [
+                    *self.command_prefix,
+                    str(java()),
+                    *JVM_OPTIONS,
+                    "-cp",
+                    class_path(),
+                    "kafka.Kafka",
+                    str(self.properties),
+                ],
                 stdin=subprocess.DEVNULL,
-                stdout=words,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "LANG": "C.UTF-8"},
             )
 
     def wait_until_ready(self) -> None:
-        """Kafka says nothing when it is ready: a connection to each of its ports must do."""
+        """Wait until each port accepts connections: Kafka logs nothing when it is ready."""
         deadline = time.monotonic() + START_TIMEOUT_S
         for port in self.ports.values():
             while not _accepts(self.host, port):
                 assert self.process is not None, "it was not started"
                 if self.process.poll() is not None:
-                    raise NodeFailed(f"Kafka ended with {self.process.returncode}: {self.last_words()}")
+                    raise NodeFailed(f"Kafka exited with {self.process.returncode}: {self.log_tail()}")
                 if time.monotonic() > deadline:
-                    raise NodeFailed(f"Kafka is not ready after {START_TIMEOUT_S} s: {self.last_words()}")
+                    raise NodeFailed(f"Kafka is not ready after {START_TIMEOUT_S} s: {self.log_tail()}")
                 time.sleep(0.1)
 
     @property
-    def good_codes(self) -> tuple[int, ...]:
-        return (0, 143)  # Java, having stopped in order, ends with 128 and the signal
+    def clean_exit_codes(self) -> tuple[int, ...]:
+        return (0, 143)  # Java exits with 128 plus the signal after a clean shutdown
 
-    def complaints(self) -> str:
-        """What Kafka logs as an error is not for these tests to judge: it does so for much that passes."""
+    def logged_errors(self) -> str:
+        """Return nothing: Kafka logs as errors much that is harmless."""
         return ""
 
 

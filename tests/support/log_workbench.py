@@ -1,4 +1,4 @@
-"""A log to try things on: batches in one line, answers by brute force, and a list of all that must always hold."""
+"""A log for experiments: batches in one line, answers by brute force, and checks of all invariants."""
 
 from collections.abc import Iterable, Iterator
 from random import Random
@@ -27,7 +27,7 @@ SMALL = LogSettings(segment_bytes=1000, index_interval_bytes=100, file_delete_de
 
 
 class Producer(NamedTuple):
-    """Who sends a batch, and which one it is."""
+    """The producer fields of a batch."""
 
     id: int
     sequence: int
@@ -45,32 +45,32 @@ def batch(
     compression: Compression = Compression.NONE,
     last_offset_delta: int | None = None,
 ) -> bytearray:
-    """A batch as a producer sends it, or with a base offset and an epoch as a leader keeps it."""
+    """Return a batch as a producer sends it or, with a base offset and an epoch, as a leader stores it."""
     times = timestamps if isinstance(timestamps, list) else [timestamps] * len(values)
-    given = [
+    records = [
         Record(base_offset + number, time, key, value)
         for number, (time, value) in enumerate(zip(times, values, strict=True))
     ]
-    who: dict[str, Any] = {}
+    producer_fields: dict[str, Any] = {}
     if producer is not None:
-        who = {
+        producer_fields = {
             "producer_id": producer.id,
             "producer_epoch": producer.epoch,
             "base_sequence": producer.sequence,
             "transactional": producer.transactional,
         }
     return build_batch(
-        given,
+        records,
         base_offset=base_offset,
         leader_epoch=leader_epoch,
         compression=compression,
         last_offset_delta=last_offset_delta,
-        **who,
+        **producer_fields,
     )
 
 
 class Bench:
-    """A log on a simulated disk, unless another is given, with what it reported."""
+    """A log with the failures that it reported, on a simulated disk by default."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Bench:
     def append(
         self, data: bytearray | None = None, *, epoch: int = 0, origin: Origin = Origin.CLIENT, count: int = 1
     ) -> Appended:
-        """One batch; of `count` small records unless it is given."""
+        """Append a batch, by default one of `count` small records."""
         data = data if data is not None else batch(*[b"value"] * count, timestamps=self.now_ms)
         return self.log.append(data, leader_epoch=epoch, now_ms=self.now_ms, origin=origin)
 
@@ -117,7 +117,7 @@ class Bench:
             now_ms=self.now_ms,
         )
 
-    def fetched(self, *data: bytes | bytearray) -> int:
+    def append_fetched(self, *data: bytes | bytearray) -> int:
         return self.log.append_fetched(b"".join(data), now_ms=self.now_ms)
 
     def truncate(self, offset: int) -> bool:
@@ -126,7 +126,7 @@ class Bench:
     def reopen(
         self, *, clean: bool = True, recovery_point: int | None = None, log_start: int | None = None
     ) -> PartitionLog:
-        """The same files with another log; after a clean stop, close the first one before."""
+        """Open the same files as a new log; for a clean stop, close the old log first."""
         old = self.log
         self.log = open_log(
             self._environment(),
@@ -147,37 +147,37 @@ class Bench:
         return self.reopen()
 
     def values(self, offset: int | None = None, *, max_bytes: int = 1 << 20) -> list[bytes | None]:
-        """What a follower reads from an offset on, with one fetch after the other."""
+        """Return the values that a follower reads from an offset on, fetch by fetch."""
         return [record.value for record in fetch_all(self.log, offset, max_bytes=max_bytes)]
 
 
-def content(disk: Disk, found: FileRange | None) -> bytes:
-    """The bytes that a socket would get."""
-    return b"" if found is None else disk.pread(found.file.number, found.size, found.position)
+def content(disk: Disk, part: FileRange | None) -> bytes:
+    """Return the bytes that a socket would send."""
+    return b"" if part is None else disk.pread(part.file.number, part.size, part.position)
 
 
 def fetch_all(
     log: PartitionLog, offset: int | None = None, isolation: Isolation = Isolation.LOG_END, *, max_bytes: int = 1 << 20
 ) -> list[Record]:
-    """All data records that a reader gets from an offset on, fetch by fetch."""
-    at = log.log_start_offset if offset is None else offset
-    first, found = at, []
-    while at < log.log_end_offset:
-        data = content(log.environment.disk, read(log, at, max_bytes, isolation).records)
+    """Return the data records that a reader gets from an offset on, fetch by fetch."""
+    fetch_offset = log.log_start_offset if offset is None else offset
+    first, records = fetch_offset, []
+    while fetch_offset < log.log_end_offset:
+        data = content(log.environment.disk, read(log, fetch_offset, max_bytes, isolation).records)
         if not data:
             break
-        before = at
+        before = fetch_offset
         for pos, header in read_batches(data, partial_tail=True):
-            assert header.last_offset >= at, "a batch that the reader has had"
-            at = header.next_offset
+            assert header.last_offset >= fetch_offset, "the fetch returned a batch again"
+            fetch_offset = header.next_offset
             if not header.is_control:
-                found += [record for record in read_records(data, pos, header) if record.offset >= first]
-        assert at > before, "a fetch that does not get on"
-    return found
+                records += [record for record in read_records(data, pos, header) if record.offset >= first]
+        assert fetch_offset > before, "the fetch returned no complete batch"
+    return records
 
 
-class Stored(NamedTuple):
-    """A batch as it is in a segment's file."""
+class StoredBatch(NamedTuple):
+    """A batch in a segment's file."""
 
     segment: Segment
     position: int
@@ -185,20 +185,20 @@ class Stored(NamedTuple):
     data: bytes
 
 
-def stored(log: PartitionLog) -> Iterator[Stored]:
-    """Every batch in every segment, verified."""
+def stored_batches(log: PartitionLog) -> Iterator[StoredBatch]:
+    """Verify and yield every batch of every segment."""
     for segment in log.segments:
-        for position, header, block, at in segment.batches():
-            yield Stored(segment, position, header, bytes(block[at : at + header.size_bytes]))
+        for position, header, block, start in segment.batches():
+            yield StoredBatch(segment, position, header, bytes(block[start : start + header.size_bytes]))
 
 
 def all_records(log: PartitionLog) -> list[tuple[Record, BatchHeader]]:
-    """Every record in the files with its batch, markers too."""
-    return [(record, header) for _, _, header, data in stored(log) for record in read_records(data, 0, header)]
+    """Return every record in the files, markers included, with the header of its batch."""
+    return [(record, header) for _, _, header, data in stored_batches(log) for record in read_records(data, 0, header)]
 
 
 def first_location(searches: Iterable[Search]) -> Location | None:
-    """What ListOffsets answers: the result of the first search that has one."""
+    """Return the answer of ListOffsets: the result of the first search that has one."""
     for search in searches:
         search.walk()
         if search.location is not None:
@@ -211,42 +211,42 @@ def aborted_of(log: PartitionLog) -> list[Aborted]:
 
 
 def aborted_by_brute_force(log: PartitionLog) -> list[tuple[int, int, int]]:
-    """Producer, first and last offset of the aborted transactions, from the batches alone."""
-    opened: dict[int, int] = {}
-    found = []
-    for _, _, header, data in stored(log):
+    """Return producer, first and last offset of each aborted transaction, from the batches alone."""
+    first_offsets: dict[int, int] = {}
+    aborted = []
+    for _, _, header, data in stored_batches(log):
         if header.is_control:
             for record in read_records(data, 0, header):
-                first = opened.pop(header.producer_id, None)
+                first = first_offsets.pop(header.producer_id, None)
                 if first is not None and control_type(record) is ControlType.ABORT:
-                    found.append((header.producer_id, first, record.offset))
+                    aborted.append((header.producer_id, first, record.offset))
         elif header.is_transactional and header.last_offset >= log.log_start_offset:
-            opened.setdefault(header.producer_id, header.base_offset)
-    return found
+            first_offsets.setdefault(header.producer_id, header.base_offset)
+    return aborted
 
 
 def producers_of(log: PartitionLog) -> dict[int, tuple[object, ...]]:
-    """What the log knows of each producer, as far as a snapshot keeps it."""
+    """Return the fields of each producer that a snapshot keeps."""
     return {producer.producer_id: tuple(producer.saved()) for producer in log.producers}
 
 
 def check_epochs(log: PartitionLog, compacted_to: int = 0) -> None:
-    """Each batch was written in the epoch that the log knows for it; each epoch but the first begins with a batch,
-    unless compaction took that."""
+    """Check that each batch has the epoch that the log knows for it, and that each epoch but the first begins with a
+    batch, unless compaction removed it."""
     entries = log.epochs.entries
-    headers = [header for _, _, header, _ in stored(log)]
+    headers = [header for _, _, header, _ in stored_batches(log)]
     assert all(log.log_start_offset <= entry.start_offset <= log.log_end_offset for entry in entries)
-    # After a crash the log may begin before the start that the epochs know of.
-    known = entries[0].start_offset if entries else log.log_end_offset
+    # After a crash the log may begin before the first epoch entry.
+    epochs_start = entries[0].start_offset if entries else log.log_end_offset
     for header in headers:
-        if header.base_offset >= known:
+        if header.base_offset >= epochs_start:
             assert log.epochs.epoch_for_offset(header.base_offset) == header.leader_epoch
     bases = {header.base_offset for header in headers}
     assert all(entry.start_offset in bases for entry in entries[1:] if entry.start_offset >= compacted_to)
 
 
 def check_consistent(log: PartitionLog, compacted_to: int = 0) -> None:
-    """All that holds for a log at any time, looked at without its indexes."""
+    """Check all invariants of a log without using its indexes."""
     assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
     assert log.recovery_point <= log.log_end_offset
     assert log.producers.map_end_offset == log.log_end_offset
@@ -268,23 +268,23 @@ def check_consistent(log: PartitionLog, compacted_to: int = 0) -> None:
 
 
 def check_indexes(segment: Segment) -> None:
-    """Offsets point to their batches; no batch up to a time entry's offset is later than it says."""
-    found = {position: header for position, header, _, _ in segment.batches()}
+    """Check that offset entries point to their batches, and that time entries have the largest timestamp so far."""
+    headers = {position: header for position, header, _, _ in segment.batches()}
     for offset, position in segment.offsets.entries():
-        assert found[position].last_offset == segment.base_offset + offset
+        assert headers[position].last_offset == segment.base_offset + offset
     for timestamp, offset in segment.times.entries():
-        times = [h.max_timestamp for h in found.values() if h.last_offset <= segment.base_offset + offset]
+        times = [h.max_timestamp for h in headers.values() if h.last_offset <= segment.base_offset + offset]
         assert max(times) == timestamp
-    assert segment.max_timestamp == max((header.max_timestamp for header in found.values()), default=-1)
+    assert segment.max_timestamp == max((header.max_timestamp for header in headers.values()), default=-1)
     positions = [entry[1] for entry in segment.offsets.entries()]
     assert positions == sorted(set(positions))
 
 
 def check_aborted(log: PartitionLog) -> None:
-    """The indexes of aborted transactions say what the batches say, unless a part of those has been removed."""
+    """Check that the indexes of aborted transactions agree with the batches, as far as these still exist."""
     entries = [(entry.producer_id, entry.first_offset, entry.last_offset) for entry in aborted_of(log)]
     expected = aborted_by_brute_force(log)
     for producer_id, first, last in expected:
         same_end = [entry for entry in entries if entry[0] == producer_id and entry[2] == last]
-        assert same_end, f"an aborted transaction is missing: {(producer_id, first, last)}"
+        assert same_end, f"the index lacks an aborted transaction: {(producer_id, first, last)}"
         assert same_end[0][1] <= first

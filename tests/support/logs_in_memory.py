@@ -1,4 +1,4 @@
-"""Log directories for tests: on a simulated disk, with work in the background that the test runs when it wants."""
+"""Log directories on a simulated disk, whose background work runs when the test says so."""
 
 from collections.abc import Callable
 from random import Random
@@ -16,7 +16,7 @@ NOW_MS = 1_700_000_000_000
 TOPIC_ID = bytes(range(16))
 
 
-class Slow:
+class ManualBackground:
     """A background that runs its work on demand."""
 
     def __init__(self) -> None:
@@ -38,12 +38,12 @@ class Slow:
         self.timers.append((delay_ms, action))
 
     def finish(self) -> None:
-        """Do all work, and what it leads to."""
+        """Do all work, and the work that this work adds."""
         while self.work:
             self.work.pop(0)()
 
     def pass_time(self, ms: int) -> None:
-        """Call what is due, and do the work that it asks for."""
+        """Call the timers that are due, and do the work that they add."""
         due = [action for delay, action in self.timers if delay <= ms]
         self.timers = [(delay - ms, action) for delay, action in self.timers if delay > ms]
         for action in due:
@@ -52,16 +52,20 @@ class Slow:
 
 
 def make_logs(
-    disk: Disk, *paths: str, background: Slow | None = None, settings: LogSettings | None = None, load: bool = True
+    disk: Disk,
+    *paths: str,
+    background: ManualBackground | None = None,
+    settings: LogSettings | None = None,
+    load: bool = True,
 ) -> Logs:
-    """The logs in some directories, made where they do not exist, and loaded."""
+    """Return the loaded logs of some directories, which are created if they do not exist."""
     directories = []
     for number, path in enumerate(paths):
         disk.make_dir(path)
         disk.sync_dir("/")
         meta = NodeMeta("cluster", 1, directory_id=bytes(15) + bytes([number + 1]))
         directories.append(
-            LogDirectory(path, meta, disk=disk, background=background, random=Random(1), on_failure=_note)
+            LogDirectory(path, meta, disk=disk, background=background, random=Random(1), on_failure=_ignore_failure)
         )
     logs = Logs(directories)
     if load:
@@ -70,9 +74,9 @@ def make_logs(
 
 
 def batch(*values: bytes, timestamp: int = NOW_MS, key: bytes | None = b"k") -> bytearray:
-    """A batch as a producer sends it."""
+    """Return a batch as a producer sends it."""
     return build_batch([Record(number, timestamp, key, value) for number, value in enumerate(values)])
 
 
-def _note(directory: LogDirectory, error: OSError) -> None:
-    """The directory knows by itself that it is offline."""
+def _ignore_failure(directory: LogDirectory, error: OSError) -> None:
+    """Do nothing: the directory itself records that it is offline."""

@@ -1,7 +1,7 @@
-"""librdkafka on both ends of its own mock broker: raw batches in and out, records through its producer and consumer.
+"""librdkafka's mock broker, with a raw connection beside librdkafka's producer and consumer.
 
-The mock stores batches as they come and gives them back as they are, but for their base offset. A socket with Produce
-v7 and Fetch v11, encoded here by hand, puts raw bytes in and takes raw bytes out.
+The mock broker stores batches unchanged except for their base offset. The raw connection writes and reads the bytes of
+batches by Produce v7 and Fetch v11, which this module encodes by hand.
 """
 
 import random
@@ -38,15 +38,17 @@ class MockBroker:
         assert topic in self.host.list_topics(topic, timeout=WAIT_S).topics
 
     def produce(self, topic: str, batch: bytes | bytearray) -> None:
-        body = struct.pack(">hhii", -1, 1, 1000, 1) + string(topic) + struct.pack(">iii", 1, 0, len(batch)) + batch
+        body = (
+            struct.pack(">hhii", -1, 1, 1000, 1) + encode_string(topic) + struct.pack(">iii", 1, 0, len(batch)) + batch
+        )
         answer = self.call(0, 7, body)
         (error,) = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)
         assert error == 0
 
     def fetch(self, topic: str, offset: int) -> bytes:
         body = struct.pack(">iiiibii", -1, 10, 1, 1 << 30, 0, 0, -1)
-        body += struct.pack(">i", 1) + string(topic) + struct.pack(">iiiqqi", 1, 0, -1, offset, -1, 1 << 30)
-        answer = self.call(1, 11, body + struct.pack(">i", 0) + string(""))
+        body += struct.pack(">i", 1) + encode_string(topic) + struct.pack(">iiiqqi", 1, 0, -1, offset, -1, 1 << 30)
+        answer = self.call(1, 11, body + struct.pack(">i", 0) + encode_string(""))
         pos = 4 + 2 + 4 + 4 + 2 + len(topic) + 4
         _, error, _, _, _, aborted = struct.unpack_from(">ihqqqi", answer, pos)
         assert error == 0
@@ -55,17 +57,17 @@ class MockBroker:
         return answer[pos + 4 : pos + 4 + size] if size > 0 else b""
 
     def fetch_all(self, topic: str) -> list[bytes]:
-        """Each stored batch; the mock answers with one at a time."""
-        found: list[bytes] = []
+        """Return the stored batches; the mock broker returns one per fetch."""
+        batches: list[bytes] = []
         offset = 0
         while fetched := self.fetch(topic, offset):
             for pos, header in read_batches(fetched):
-                found.append(fetched[pos : pos + header.size_bytes])
+                batches.append(fetched[pos : pos + header.size_bytes])
                 offset = header.next_offset
-        return found
+        return batches
 
     def call(self, api: int, version: int, body: bytes) -> bytes:
-        head = struct.pack(">hhi", api, version, 1) + string("ottla")
+        head = struct.pack(">hhi", api, version, 1) + encode_string("ottla")
         self.socket.sendall(struct.pack(">i", len(head) + len(body)) + head + body)
         (size,) = struct.unpack(">i", self.receive(4))
         return self.receive(size)[4:]
@@ -74,12 +76,12 @@ class MockBroker:
         data = b""
         while len(data) < size:
             part = self.socket.recv(size - len(data))
-            assert part, "the mock broker hung up"
+            assert part, "the mock broker closed the connection"
             data += part
         return data
 
 
-def string(text: str) -> bytes:
+def encode_string(text: str) -> bytes:
     return struct.pack(">h", len(text)) + text.encode()
 
 
@@ -95,17 +97,17 @@ def consume(broker: MockBroker, topic: str, count: int) -> list[Any]:
             "log_level": 3,
         }
     )
-    found: list[Any] = []
+    messages: list[Any] = []
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
         deadline = time.monotonic() + WAIT_S
-        while len(found) < count and time.monotonic() < deadline:
-            for message in consumer.consume(count - len(found), timeout=0.2):
+        while len(messages) < count and time.monotonic() < deadline:
+            for message in consumer.consume(count - len(messages), timeout=0.2):
                 assert message.error() is None, message.error()
-                found.append(message)
+                messages.append(message)
     finally:
         consumer.close()
-    return found
+    return messages
 
 
 def as_record(message: Any) -> Record:
@@ -113,8 +115,8 @@ def as_record(message: Any) -> Record:
     return Record(message.offset(), message.timestamp()[1], message.key(), message.value(), headers)
 
 
-def various(count: int) -> list[Record]:
-    """Records of all kinds, that compress, in more than one block of every codec."""
+def various_records(count: int) -> list[Record]:
+    """Return records of all kinds that compress, enough for more than one block of every codec."""
     rng = random.Random(count)
     return [
         Record(

@@ -1,10 +1,10 @@
-"""The one controller of a cluster on simulated time and disk: consensus, log, metadata and decisions, without sockets.
+"""A quorum of one controller on simulated time and disk: consensus, log, metadata and decisions, without sockets.
 
     controller = OneController()
     controller.run(2000)  # elected, and active
     answer = controller.decide(CreateTopicsRequest(...))
 
-`crash` gives back the disk as it might be found after power loss, for the next life.
+`crash` returns the disk as a power loss might leave it, for the next controller to start on.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.rpc.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from ottla.protocol.metadata_versions import LATEST, METADATA_VERSION
 from ottla.storage.log_environment import LogEnvironment
-from tests.support.logs_in_memory import Slow
+from tests.support.logs_in_memory import ManualBackground
 from tests.support.simulated_disk import SimulatedDisk
 
 NOW_MS = 1_700_000_000_000
@@ -38,7 +38,7 @@ DIRECTORY = "/meta"
 
 
 class Timers:
-    """Simulated time with calls at their times, as much of an event loop as is needed."""
+    """Simulated time with scheduled calls: the part of an event loop that a controller needs."""
 
     def __init__(self) -> None:
         self.ms = NOW_MS
@@ -60,8 +60,8 @@ class Timers:
         end = self.ms + ms
         between()
         while self._calls and self._calls[0][0] <= end:
-            at, _, handle = heapq.heappop(self._calls)
-            self.ms = max(self.ms, at)
+            due_ms, _, handle = heapq.heappop(self._calls)
+            self.ms = max(self.ms, due_ms)
             if not handle.is_cancelled:
                 handle.call()
                 between()
@@ -69,17 +69,17 @@ class Timers:
 
 
 class NoLoop:
-    """What a future needs of an event loop, if nobody waits for it but asks."""
+    """The part of an event loop that a future needs if no coroutine awaits it."""
 
     def get_debug(self) -> bool:
         return False
 
     def call_exception_handler(self, context: object) -> None:
-        """An error that no test looked at."""
+        """Ignore an exception that no test retrieved."""
 
 
 class Handle:
-    """A call that may be taken back."""
+    """A scheduled call, which can be cancelled."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self.call = call
@@ -101,9 +101,9 @@ class OneController:
             disk.sync_dir("/")
         self.disk = disk
         self.timers = Timers()
-        self.background = Slow()
-        home = LogEnvironment(disk=disk, background=self.background, random=Random(seed))
-        self.log = MetadataLog(home, DIRECTORY, now_ms=NOW_MS, segment_bytes=1 << 20, segment_ms=1 << 40)
+        self.background = ManualBackground()
+        environment = LogEnvironment(disk=disk, background=self.background, random=Random(seed))
+        self.log = MetadataLog(environment, DIRECTORY, now_ms=NOW_MS, segment_bytes=1 << 20, segment_ms=1 << 40)
         self.metadata = MetadataPublisher(
             background=self.background, now_ms=self.timers.now_ms, snapshot_bytes=1 << 40, snapshot_interval_ms=0
         )
@@ -134,7 +134,7 @@ class OneController:
             [FeatureLevelRecord(name=METADATA_VERSION, feature_level=LATEST)],
             session_timeout_ms=9000,
             loop=self.timers,
-            random=Random(f"{seed} {self.log.end_offset}"),  # ids are not to come again in the next life
+            random=Random(f"{seed} {self.log.end_offset}"),  # ids must not repeat after a restart
             now_ms=self.timers.now_ms,
         )
         self.metadata.follow(self.quorum)
@@ -142,25 +142,25 @@ class OneController:
 
     @property
     def image(self) -> Image:
-        """What is committed and applied."""
+        """The committed and applied metadata."""
         return self.metadata.image
 
     def run(self, ms: int) -> None:
-        """Let time pass, with a disk that is quick."""
+        """Let time pass; work on the disk takes no time."""
         self.timers.run(ms, self.background.finish)
 
     def submit(self, request: Any) -> "asyncio.Future[Any]":
-        """Hand in a request; nothing is written to the medium before `run`."""
+        """Submit a request; nothing reaches the disk before `run`."""
         return self.active.submit(request)
 
     def decide(self, request: Any) -> Any:
-        """The answer to a request, after as long as it takes."""
+        """Submit a request, let time pass, and return the answer."""
         future = self.submit(request)
         self.run(100)
         return future.result()
 
     def join(self, broker: int) -> int:
-        """Register a broker and bring it into service; returns its epoch."""
+        """Register and unfence a broker, and return its epoch."""
         answer = self.decide(
             BrokerRegistrationRequest(
                 broker_id=broker,
@@ -180,12 +180,12 @@ class OneController:
         return epoch
 
     def beat(self, broker: int, epoch: int) -> Any:
-        """A heartbeat of a broker that has read all there is."""
+        """Send the heartbeat of a broker that has read all metadata."""
         offset = self.metadata.applied_offset - 1
         return self.decide(BrokerHeartbeatRequest(broker_id=broker, broker_epoch=epoch, current_metadata_offset=offset))
 
     def crash(self) -> SimulatedDisk:
-        """Power is lost; the disk as it is found then."""
+        """Cut the power, and return the disk as it is found then."""
         return self.disk.crash()
 
     def _on_committed(self, high_watermark: int) -> None:
@@ -194,7 +194,7 @@ class OneController:
 
 
 class NoPeers:
-    """There is nobody to send to."""
+    """The network of a quorum without other voters."""
 
     def send(self, *_: object) -> None:
         raise AssertionError("a quorum of one sends nothing")

@@ -1,16 +1,16 @@
-"""Several Ottla nodes as one cluster, each a process of its own.
+"""A cluster of several Ottla nodes, each in its own process.
 
-    with OttlaCluster(tmp_path, nodes=3).running() as cluster:   # three that are broker and controller at once
+    with OttlaCluster(tmp_path, nodes=3).running() as cluster:   # each is broker and controller
         ...  # clients can use cluster.address
         cluster.kill(cluster.controller())
 
     OttlaCluster(tmp_path, roles={1: "controller", 2: "broker", 3: "broker"}, settings={"num.partitions": "3"})
 
     with Network([1, 2, 3]) as network, OttlaCluster(tmp_path, network=network).running() as cluster:
-        network.isolate(1)   # each node is on a host of its own
+        network.isolate(1)   # each node has its own host
 
-Nodes are known by their ids. Whatever happens, leaving `running` ends all processes; an error that a node logged fails
-the test, unless the cluster was made with `tolerant=True`.
+Nodes are addressed by their ids. Leaving `running` always ends all processes. An error in a node's log fails the test,
+unless the cluster has `tolerant=True`.
 """
 
 import asyncio
@@ -46,26 +46,26 @@ SETTINGS = {
 
 
 class ClusterNode:
-    """One node's files, ports and process."""
+    """The files, ports and process of a node."""
 
     stops_without_controller = True
-    """Whether it ends when it is told to and no controller is left to let it go."""
+    """Whether it stops on SIGTERM although no controller is left for a controlled shutdown."""
     descriptors: tuple[int, ...] = ()
-    """Those that the process inherits."""
+    """File descriptors that the process inherits."""
 
     def __init__(self, folder: Path, number: int, roles: str, network: Network | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.id = number
         self.host = "127.0.0.1" if network is None else network.address(number)
-        self.within = () if network is None else network.within(number)
-        """What its command begins with, so that it runs where it should."""
+        self.command_prefix = () if network is None else network.within(number)
+        """The words before the command that run it in the node's network namespace."""
         self.roles = roles
         self.directory = folder / "logs"
-        self.words = folder / "ottla.log"
+        self.log_path = folder / "ottla.log"
         self.properties = folder / "server.properties"
         names = {"broker": "PLAINTEXT", "controller": "CONTROLLER"}
-        wanted = {"broker": 9092, "controller": 9093}
-        self.ports = {names[role]: free_port() if network is None else wanted[role] for role in roles.split(",")}
+        fixed_ports = {"broker": 9092, "controller": 9093}
+        self.ports = {names[role]: free_port() if network is None else fixed_ports[role] for role in roles.split(",")}
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -95,65 +95,65 @@ class ClusterNode:
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
 
     def format(self, *more: str) -> None:
-        """As an operator does, but without a process for it."""
+        """Format the log directory, in this process."""
         assert main(["format", "-t", CLUSTER_ID, "-c", str(self.properties), *more]) == 0
 
     def launch(self) -> None:
-        """Start the process, and do not wait for it to be ready."""
-        assert self.process is None, "it runs already"
-        self._before = self.words.stat().st_size if self.words.exists() else 0
-        with self.words.open("ab") as words:
+        """Start the process without waiting until it is ready."""
+        assert self.process is None, "it is already running"
+        self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [*self.within, *self.program(), "serve", str(self.properties), "--verbose"],
+                [*self.command_prefix, *self.program(), "serve", str(self.properties), "--verbose"],
                 stdin=subprocess.DEVNULL,
-                stdout=words,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 pass_fds=self.descriptors,
             )
 
     def program(self) -> Sequence[str]:
-        """The `ottla` command, as it is started."""
+        """Return the `ottla` command."""
         return OTTLA
 
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while READY not in self.words.read_text(errors="replace")[self._before :]:
+        while READY not in self.log_path.read_text(errors="replace")[self._log_start :]:
             assert self.process is not None, "it was not started"
             code = self.process.poll()
             if code is not None:
-                raise NodeFailed(f"node {self.id} ended with {code}: {self.last_words()}")
+                raise NodeFailed(f"node {self.id} exited with {code}: {self.log_tail()}")
             if time.monotonic() > deadline:
-                raise NodeFailed(f"node {self.id} is not ready after {START_TIMEOUT_S} s: {self.last_words()}")
+                raise NodeFailed(f"node {self.id} is not ready after {START_TIMEOUT_S} s: {self.log_tail()}")
             time.sleep(0.02)
 
     def end(self, how: signal.Signals, *, also_good: tuple[int, ...] = ()) -> None:
         process = self.process
-        assert process is not None, "it does not run"
+        assert process is not None, "it is not running"
         process.send_signal(how)
         try:
             code = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            raise NodeFailed(f"node {self.id} does not stop: {self.last_words()}") from error
+            raise NodeFailed(f"node {self.id} did not stop: {self.log_tail()}") from error
         self.process = None
-        if code not in ((-how,) if how is signal.SIGKILL else (*self.good_codes, *also_good)):
-            raise NodeFailed(f"node {self.id} ended with {code}: {self.last_words()}")
+        if code not in ((-how,) if how is signal.SIGKILL else (*self.clean_exit_codes, *also_good)):
+            raise NodeFailed(f"node {self.id} exited with {code}: {self.log_tail()}")
 
     @property
-    def good_codes(self) -> tuple[int, ...]:
-        """How the process ends when it stopped in order."""
+    def clean_exit_codes(self) -> tuple[int, ...]:
+        """The exit codes of a clean shutdown."""
         return (0,)
 
-    def last_words(self) -> str:
-        return self.words.read_text(errors="replace")[-8000:]
+    def log_tail(self) -> str:
+        return self.log_path.read_text(errors="replace")[-8000:]
 
-    def complaints(self) -> str:
-        """What it logged, if there is an error among that: a bug, whatever was done to it."""
-        words = self.words.read_text(errors="replace") if self.words.exists() else ""
-        return words[-8000:] if any(mark in words for mark in (" ERROR ", " CRITICAL ", "Traceback")) else ""
+    def logged_errors(self) -> str:
+        """Return the end of the log if it has an error (a bug, whatever happened to the node); otherwise ""."""
+        text = self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+        return text[-8000:] if any(mark in text for mark in (" ERROR ", " CRITICAL ", "Traceback")) else ""
 
 
 class OttlaCluster:
-    """Nodes that know each other by `controller.quorum.voters`."""
+    """Nodes that find each other by `controller.quorum.voters`."""
 
     def __init__(
         self,
@@ -162,8 +162,8 @@ class OttlaCluster:
         nodes: int = 3,
         roles: Mapping[int, str] | None = None,
         settings: Mapping[str, str] | None = None,
-        of_node: Mapping[int, Mapping[str, str]] | None = None,
-        kinds: Mapping[int, type[ClusterNode]] | None = None,
+        node_settings: Mapping[int, Mapping[str, str]] | None = None,
+        node_classes: Mapping[int, type[ClusterNode]] | None = None,
         tolerant: bool = False,
         network: Network | None = None,
         broker_listeners: Sequence[str] = (),
@@ -171,10 +171,10 @@ class OttlaCluster:
         self._folder = folder
         self._network = network
         self._tolerant = tolerant
-        self._of_node: dict[int, Mapping[str, str | None]] = {**(of_node or {})}
+        self._node_settings: dict[int, Mapping[str, str | None]] = {**(node_settings or {})}
         self.nodes = {
-            number: (kinds or {}).get(number, ClusterNode)(folder / f"node{number}", number, its, network)
-            for number, its in (roles or dict.fromkeys(range(1, nodes + 1), BOTH)).items()
+            number: (node_classes or {}).get(number, ClusterNode)(folder / f"node{number}", number, node_roles, network)
+            for number, node_roles in (roles or dict.fromkeys(range(1, nodes + 1), BOTH)).items()
         }
         for node in self.nodes.values():
             if node.is_broker:
@@ -187,7 +187,7 @@ class OttlaCluster:
             "transaction.state.log.replication.factor": str(min(brokers, 3)),
             "transaction.state.log.min.isr": "1",
             "default.replication.factor": str(min(brokers, 3)),
-            "controller.quorum.voters": ",".join(f"{each.id}@{each.controller_address}" for each in controllers),
+            "controller.quorum.voters": ",".join(f"{node.id}@{node.controller_address}" for node in controllers),
             **(settings or {}),
         }
         for node in self.nodes.values():
@@ -195,7 +195,7 @@ class OttlaCluster:
 
     @property
     def address(self) -> str:
-        """All brokers, for clients."""
+        """The bootstrap servers: all brokers."""
         return ",".join(node.address for node in self.nodes.values() if node.is_broker)
 
     @property
@@ -203,27 +203,27 @@ class OttlaCluster:
         """The nodes whose processes run."""
         return [number for number, node in self.nodes.items() if node.process is not None]
 
-    def add(self, number: int, roles: str, *how: str, **settings: str) -> ClusterNode:
-        """One more node, formatted but not started; with what to tell `ottla format`, and settings of its own."""
+    def add(self, number: int, roles: str, *format_options: str, **settings: str) -> ClusterNode:
+        """Add a node with options for `ottla format` and settings of its own; format it, but do not start it."""
         node = self.nodes[number] = ClusterNode(self._folder / f"node{number}", number, roles, self._network)
-        self._of_node[number] = settings
+        self._node_settings[number] = settings
         self._configure(node)
-        node.format(*how)
+        node.format(*format_options)
         return node
 
     def reconfigure(self, settings: Mapping[str, str | None], *numbers: int) -> None:
-        """Change the settings of nodes, or of all; None leaves a setting out. They come into force with a start."""
+        """Change the settings of some or all nodes from their next start on; None removes a setting."""
         if not numbers:
             merged = {**self.settings, **settings}
             self.settings = {name: value for name, value in merged.items() if value is not None}
         for number in numbers:
-            self._of_node[number] = {**self._of_node.get(number, {}), **settings}
+            self._node_settings[number] = {**self._node_settings.get(number, {}), **settings}
         for node in self.nodes.values():
             self._configure(node)
 
     @contextmanager
     def running(self) -> Iterator[Self]:
-        """All nodes are ready inside; at the end they are gone."""
+        """Run the nodes: all are ready in the block, and stop after it."""
         try:
             for node in self.nodes.values():
                 if not node.directory.exists():
@@ -238,7 +238,7 @@ class OttlaCluster:
                     node.process.wait()
         if not self._tolerant:
             for node in self.nodes.values():
-                assert not node.complaints(), f"node {node.id}: {node.complaints()}"
+                assert not node.logged_errors(), f"node {node.id}: {node.logged_errors()}"
 
     def start(self, *numbers: int) -> None:
         """Start nodes, and return when they are ready."""
@@ -248,39 +248,39 @@ class OttlaCluster:
             self.nodes[number].wait_until_ready()
 
     def stop(self, *numbers: int) -> None:
-        """Stop nodes in order, all at once."""
+        """Shut several nodes down at the same time."""
         running = [self.nodes[number] for number in numbers]
         for node in running:
-            assert node.process is not None, f"node {node.id} does not run"
+            assert node.process is not None, f"node {node.id} is not running"
             node.process.send_signal(signal.SIGTERM)
         for node in running:
             self._await_end(node)
 
     def kill(self, number: int) -> None:
-        """kill -9."""
+        """Kill a node with SIGKILL."""
         self.nodes[number].end(signal.SIGKILL)
 
     def restart(self, number: int) -> None:
-        """Stop a node in order, if it runs, and start it again."""
+        """Shut a node down if it runs, and start it again."""
         if self.nodes[number].process is not None:
             self.nodes[number].end(signal.SIGTERM)
         self.start(number)
 
     def pause(self, number: int) -> None:
-        """SIGSTOP: its connections stay, and it says nothing."""
+        """Send SIGSTOP: the node's connections stay open, but it does not answer."""
         self._signal(number, signal.SIGSTOP)
 
     def resume(self, number: int) -> None:
         self._signal(number, signal.SIGCONT)
 
     def controller(self) -> int:
-        """The node with the active controller, as the brokers tell."""
+        """Ask the brokers for the node with the active controller."""
         return self.ask(lambda admin: admin.quorum()).leader_id
 
-    def ask(self, call: Callable[[Admin], Awaitable[T]], *, at: int | None = None, timeout_s: float = 30.0) -> T:
-        """What an admin call gives, asked at one broker or at any that runs."""
-        brokers = [node for node in self.nodes.values() if node.is_broker and node.process is not None]
-        servers = self.nodes[at].address if at is not None else ",".join(node.address for node in brokers)
+    def ask(self, call: Callable[[Admin], Awaitable[T]], *, node: int | None = None, timeout_s: float = 30.0) -> T:
+        """Return the result of an admin call to one node, or to any running broker."""
+        running = [other.address for other in self.nodes.values() if other.is_broker and other.process is not None]
+        servers = self.nodes[node].address if node is not None else ",".join(running)
 
         async def run() -> T:
             async with Cluster(servers, timeout_s=timeout_s) as cluster:
@@ -289,12 +289,12 @@ class OttlaCluster:
         return asyncio.run(run())
 
     def _configure(self, node: ClusterNode) -> None:
-        values = {**self.settings, **self._of_node.get(node.id, {})}
+        values = {**self.settings, **self._node_settings.get(node.id, {})}
         node.write_properties({name: value for name, value in values.items() if value is not None})
 
     def _signal(self, number: int, how: signal.Signals) -> None:
         process = self.nodes[number].process
-        assert process is not None, f"node {number} does not run"
+        assert process is not None, f"node {number} is not running"
         process.send_signal(how)
 
     def _await_end(self, node: ClusterNode) -> None:
@@ -303,19 +303,19 @@ class OttlaCluster:
             code = node.process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             if node.stops_without_controller:
-                raise NodeFailed(f"node {node.id} does not stop: {node.last_words()}") from error
+                raise NodeFailed(f"node {node.id} did not stop: {node.log_tail()}") from error
             node.process.kill()
             node.process.wait()
             node.process = None
             return
         node.process = None
-        if code not in node.good_codes:
-            raise NodeFailed(f"node {node.id} ended with {code}: {node.last_words()}")
+        if code not in node.clean_exit_codes:
+            raise NodeFailed(f"node {node.id} exited with {code}: {node.log_tail()}")
 
 
 def eventually(holds: Callable[[], bool], what: str, timeout_s: float = 60.0) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds; `what` describes it."""
     deadline = time.monotonic() + timeout_s
     while not holds():
-        assert time.monotonic() < deadline, f"after {timeout_s:g} s still not: {what}"
+        assert time.monotonic() < deadline, f"not within {timeout_s:g} s: {what}"
         time.sleep(0.05)

@@ -1,11 +1,11 @@
-"""A real Ottla node as a process of its own: one node that is broker and controller at once.
+"""A real Ottla node in its own process, broker and controller at once.
 
     node = OttlaNode(tmp_path, SETTINGS)
     node.format()
     with node.running():
         ...  # clients can use node.address
 
-`start` and `stop` are there for tests that end a node in between. Whatever happens, leaving `running` ends the process.
+`start` and `stop` are for tests that restart a node. Leaving `running` always ends the process.
 """
 
 import signal
@@ -26,15 +26,15 @@ OTTLA = (sys.executable, "-m", "ottla")
 
 
 class NodeFailed(Exception):
-    """The node did not start or stop as it should; with its last words."""
+    """The node failed to start or stop; the message has the end of its log."""
 
 
 class OttlaNode:
-    """One Ottla node: its data, its ports, its settings."""
+    """An Ottla node: its data, ports and settings."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str], more_listeners: Sequence[str] = ()) -> None:
         self.directory = folder / "logs"
-        self.words = folder / "ottla.log"
+        self.log_path = folder / "ottla.log"
         names = ("PLAINTEXT", "CONTROLLER", *more_listeners)
         self.ports = dict(zip(names, free_ports(len(names)), strict=True))
         self._properties = folder / "server.properties"
@@ -56,14 +56,14 @@ class OttlaNode:
         return self._process.pid if self._process else None
 
     def format(self, *more: str) -> None:
-        """Make the log directory, as an operator does."""
+        """Format the log directory, as an operator does."""
         command = [*OTTLA, "format", "-t", CLUSTER_ID, "-c", str(self._properties), *more]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
 
     @contextmanager
     def running(self, *, end: signal.Signals = signal.SIGTERM) -> Iterator[None]:
-        """Ottla answers inside; at the end it stops in order, or is killed. It is gone in any case."""
+        """Run Ottla: it is ready in the block, and gets the signal `end` after it. No process outlives the block."""
         try:
             self.start()
             yield
@@ -75,45 +75,45 @@ class OttlaNode:
                 self._process.wait()
 
     def start(self) -> None:
-        """Start the process, and return when clients can use it."""
-        before = self.words.stat().st_size if self.words.exists() else 0
-        with self.words.open("ab") as words:
+        """Start the process, and return when it is ready for clients."""
+        log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
+        with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 [*OTTLA, "serve", str(self._properties)],
                 stdin=subprocess.DEVNULL,
-                stdout=words,
+                stdout=log,
                 stderr=subprocess.STDOUT,
             )
         deadline = time.monotonic() + START_TIMEOUT_S
-        while READY not in self.words.read_text(errors="replace")[before:]:
+        while READY not in self.log_path.read_text(errors="replace")[log_start:]:
             code = self._process.poll()
             if code is not None:
-                raise NodeFailed(f"Ottla ended with {code}: {self.last_words()}")
+                raise NodeFailed(f"Ottla exited with {code}: {self.log_tail()}")
             if time.monotonic() > deadline:
-                raise NodeFailed(f"Ottla is not ready after {START_TIMEOUT_S} s: {self.last_words()}")
+                raise NodeFailed(f"Ottla is not ready after {START_TIMEOUT_S} s: {self.log_tail()}")
             time.sleep(0.02)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End the process: in order, or with SIGKILL."""
+        """Shut the node down, or kill it with SIGKILL."""
         process = self._process
-        assert process is not None, "it does not run"
+        assert process is not None, "it is not running"
         process.send_signal(how)
         try:
             code = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            raise NodeFailed(f"Ottla does not stop: {self.last_words()}") from error
+            raise NodeFailed(f"Ottla did not stop: {self.log_tail()}") from error
         self._process = None
         if code != (-how if how is signal.SIGKILL else 0):
-            raise NodeFailed(f"Ottla ended with {code}: {self.last_words()}")
+            raise NodeFailed(f"Ottla exited with {code}: {self.log_tail()}")
 
-    def last_words(self) -> str:
-        """What the node had to say last: warnings, errors and what ended it."""
-        return self.words.read_text(errors="replace")[-8000:]
+    def log_tail(self) -> str:
+        """Return the end of the log: warnings, errors, and why the node exited."""
+        return self.log_path.read_text(errors="replace")[-8000:]
 
-    def complaints(self, since: int = 0) -> str:
-        """What it logged from a position of its log on, if there is an error among that: a bug, whatever was asked."""
-        with self.words.open("rb") as log:
+    def logged_errors(self, since: int = 0) -> str:
+        """Return the log from a position on if it has an error (a bug, whatever clients sent); otherwise ""."""
+        with self.log_path.open("rb") as log:
             log.seek(since)
-            words = log.read().decode(errors="replace")
-        is_bad = any(mark in words for mark in (" ERROR ", " CRITICAL ", "Traceback"))
-        return words if is_bad else ""
+            text = log.read().decode(errors="replace")
+        has_error = any(mark in text for mark in (" ERROR ", " CRITICAL ", "Traceback"))
+        return text if has_error else ""

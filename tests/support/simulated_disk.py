@@ -1,17 +1,17 @@
-"""A disk in memory that loses power: what was not synced may be there afterwards, or not, or in part.
+"""A disk in memory that can lose power: unsynced changes may then survive, get lost, or survive in part.
 
 `SimulatedDisk` behaves as Linux's file system does while the machine is up (`tests/unit/storage/test_simulated_disk.py`
-compares the two). It knows for every file what is durable and what was written since, and for every directory likewise,
-so that `crash()` can return a disk as it might be found after power loss, and `process_crash()` as it is found after
-SIGKILL. One seed decides everything: the same calls give the same crash.
+compares the two). For each file and directory it keeps the durable content and the changes since. So `crash()` can
+return a disk as it might be found after power loss, and `process_crash()` one as it is found after SIGKILL. The seed
+determines everything: the same calls give the same crash.
 
-What a power loss may do to a file: un-synced writes reach the medium by sectors of 512 bytes, each sector in any of the
-versions it has had; a sector being written may be torn; the size may be ahead of the data (a hole of zeros) or behind
-it; a truncation may not have happened, though later writes did. To a directory: a prefix of its changes since its last
-sync remains, whatever became of the files. What was synced and not written to again is never changed.
+After a power loss, a file may show any of this: unsynced writes reach the medium in sectors of 512 bytes, each sector
+in any version it has had; a sector being written may be torn; the size may be ahead of the data (a hole of zeros) or
+behind it; a truncation may be undone although later writes survived. A directory keeps a prefix of its changes since
+its last sync, independently of the files. Synced bytes that were not written again never change.
 
-A failed `sync` loses what it was to make durable, for good (readers see it until the crash, later syncs succeed), as on
-Linux, which marks pages clean whose write-back failed.
+A failed `sync` loses the data for good: readers see it until the crash, and later syncs succeed. Linux does the same:
+it marks pages clean when their write-back fails.
 """
 
 import errno
@@ -25,15 +25,15 @@ from typing import Final
 
 SECTOR: Final = 512
 _NEVER: Final = maxsize
-_FIRST_DESCRIPTOR: Final = 1_000_000  # no real descriptor has such a number, should one slip into a real system call
+_FIRST_DESCRIPTOR: Final = 1_000_000  # larger than any real descriptor, in case one reaches a real system call
 
 
 class PowerLoss(BaseException):
-    """The machine went off in the middle of a call. No `except Exception` may survive it, as no program does."""
+    """The machine lost power during a call. It is no `Exception`, because no program can handle it."""
 
 
 class Survival(Enum):
-    """Which of a file's un-synced changes are found after power loss."""
+    """Selects the unsynced changes of a file that survive a power loss."""
 
     NONE = "none"
     PREFIX = "those before some moment"
@@ -45,7 +45,7 @@ _SURVIVALS: Final = tuple(Survival)
 
 
 class _File:
-    """`content` is what readers see; `durable` with all of `pending` applied is the same, unless a sync has failed."""
+    """A file: readers see `content`, which equals `durable` plus `pending` unless a sync has failed."""
 
     __slots__ = ("content", "durable", "durable_modified_ms", "modified_ms", "pending", "syncs")
 
@@ -102,14 +102,14 @@ class _Directory:
 
 _Node = _File | _Directory
 _Change = tuple[tuple[str, _Node | None], ...]
-"""What one call does to names, all of it or nothing: the file or directory of each from then on."""
+"""The atomic change of names by one call: the file or directory that each name stands for afterwards."""
 
 
 class SimulatedDisk:
     """An `ottla.storage.disk.Disk` whose files are in memory, with crashes and failures on demand.
 
-    `calls` counts the calls that change something, syncs included; `fail_after` and `crash_after` count the same.
-    A call that is refused anyway (no such file) is not counted.
+    `calls` counts the calls that change something, syncs included; `fail_after` and `crash_after` count the same calls.
+    A call that fails anyway (no such file) does not count.
     """
 
     def __init__(self, seed: int, now_ms: Callable[[], int] = lambda: 0) -> None:
@@ -149,7 +149,7 @@ class SimulatedDisk:
         return self._descriptor(node)
 
     def close(self, file: int, /) -> None:
-        # What belonged to a process that is gone may still be closed: a test drops its objects after the crash.
+        # After a crash, descriptors of the dead process may still be closed, when a test drops its objects.
         if self._files.pop(file, None) is None and self._fault_at:
             raise _error(errno.EBADF)
 
@@ -182,7 +182,7 @@ class SimulatedDisk:
         try:
             self._count()
         except OSError:
-            node.durable = _surviving(node, self._random.choice(_SURVIVALS), self._random)
+            node.durable = _surviving_content(node, self._random.choice(_SURVIVALS), self._random)
             node.pending.clear()
             raise
         node.make_durable()
@@ -215,9 +215,9 @@ class SimulatedDisk:
         return True
 
     def names(self, directory: str) -> list[str]:
-        found = list(self._directory(directory).entries)
-        self._random.shuffle(found)  # nobody may rely on an order that file systems do not give
-        return found
+        names = list(self._directory(directory).entries)
+        self._random.shuffle(names)  # file systems guarantee no order
+        return names
 
     def rename(self, path: str, new_path: str) -> None:
         directory, name = self._place(path)
@@ -282,28 +282,28 @@ class SimulatedDisk:
     # Crashes and failures
 
     def crash(self, survival: Survival | None = None) -> "SimulatedDisk":
-        """The disk as found after power loss. This one is off: its descriptors are invalid, its files gone."""
-        found = self.imagine_crash(survival)
+        """Return the disk as found after power loss, and switch this one off: it loses its files and descriptors."""
+        disk = self.imagine_crash(survival)
         self._switch_off()
-        return found
+        return disk
 
     def imagine_crash(self, survival: Survival | None = None) -> "SimulatedDisk":
-        """The disk as found if power were lost now; this one goes on, so that a test may ask after each step."""
+        """Return the disk as found if power were lost now; this one keeps working, so a test can do so at each step."""
         disk = self._successor()
         if survival is None and disk._random.random() < 0.5:
-            survival = disk._random.choice(_SURVIVALS)  # one fate for all; else to each file its own
+            survival = disk._random.choice(_SURVIVALS)  # the same for all files; otherwise each file gets its own
         disk._root = _surviving_directory(self._root, survival, disk._random)
         return disk
 
     def process_crash(self) -> "SimulatedDisk":
-        """The disk as found after SIGKILL: everything written is there, though no more durable than before."""
+        """Return the disk as found after SIGKILL: all writes are there, but no more durable than before."""
         disk = self._successor()
         disk._root = self._root
         self._switch_off()
         return disk
 
     def fail_after(self, calls: int, error: int = errno.EIO) -> None:
-        """Make the `calls`-th call from now raise OSError, once; a write has done a part of its work by then.
+        """Make the `calls`-th call from now raise OSError, once; a write is done in part.
 
         With ENOSPC a write is short, and the next call fails.
         """
@@ -316,29 +316,29 @@ class SimulatedDisk:
     def crash_after(self, calls: int) -> None:
         """Make the `calls`-th call from now, and all after it, raise PowerLoss; a write is done in part.
 
-        `crash()` or `process_crash()` then tells what is found.
+        `crash()` or `process_crash()` then returns the disk.
         """
         assert calls > 0
         self._crash_at = self.calls + calls
         self._fault_at = min(self._fail_at, self._crash_at)
 
-    # For tests to look at
+    # Inspection by tests
 
     @property
     def open_files(self) -> int:
-        """How many descriptors are open."""
+        """The number of open descriptors."""
         return len(self._files)
 
     def synced(self, path: str) -> int:
-        """How often the file or directory of this name was synced since it was made, or since power was lost."""
+        """Return how often a file or directory was synced since its creation or the last power loss."""
         return self._find(path).syncs
 
     def listing(self) -> dict[str, bytes]:
-        """The content of every file, by path."""
+        """Return the content of every file, by path."""
         return {path: bytes(node.content) for path, node in _walk(self._root) if isinstance(node, _File)}
 
     def dump(self) -> str:
-        """The tree for people: a line for each file and directory, with what is not yet durable."""
+        """Return the tree as text: a line per file and directory, with the number of unsynced changes."""
         lines = []
         for path, node in _walk(self._root):
             if isinstance(node, _Directory):
@@ -348,7 +348,7 @@ class SimulatedDisk:
                 lines.append(f"{path} {sizes}, {len(node.pending)} changes not synced")
         return "\n".join(lines)
 
-    # Inside
+    # Implementation
 
     def _count(self) -> None:
         self.calls += 1
@@ -367,7 +367,7 @@ class SimulatedDisk:
         try:
             self._raise_fault()
         except PowerLoss:
-            if self.calls == self._crash_at:  # later ones are made by a machine that is off
+            if self.calls == self._crash_at:  # later calls come from a machine that is off
                 node.write(part, position)
             raise
         except OSError:
@@ -420,7 +420,7 @@ class SimulatedDisk:
         return node
 
     def _place(self, path: str) -> tuple[_Directory, str]:
-        """The directory that the path's last name is in, and that name."""
+        """Return the directory of the path's last name, and that name."""
         parts = _parts(path)
         if not parts:
             raise _error(errno.EBUSY, path)
@@ -432,7 +432,7 @@ class SimulatedDisk:
 
 @lru_cache(maxsize=10_000)
 def _parts(path: str) -> tuple[str, ...]:
-    """The names in a path; a relative one is below the root."""
+    """Return the names in a path; a relative path starts at the root."""
     if not path:
         raise _error(errno.ENOENT, path)
     parts = tuple(part for part in path.split("/") if part not in ("", "."))
@@ -466,28 +466,28 @@ def _apply(entries: dict[str, _Node], change: _Change) -> None:
 
 
 def _walk(directory: _Directory, path: str = "") -> list[tuple[str, _Node]]:
-    found: list[tuple[str, _Node]] = []
+    nodes: list[tuple[str, _Node]] = []
     for name, node in sorted(directory.entries.items()):
-        found.append((f"{path}/{name}", node))
+        nodes.append((f"{path}/{name}", node))
         if isinstance(node, _Directory):
-            found += _walk(node, f"{path}/{name}")
-    return found
+            nodes += _walk(node, f"{path}/{name}")
+    return nodes
 
 
 def _surviving_directory(directory: _Directory, survival: Survival | None, random: Random) -> _Directory:
-    found = _Directory(directory.modified_ms)
+    survivor = _Directory(directory.modified_ms)
     entries = dict(directory.durable)
     for change in directory.pending[: _surviving_changes(len(directory.pending), survival, random)]:
         _apply(entries, change)
     for name, node in entries.items():
         if isinstance(node, _Directory):
-            found.entries[name] = _surviving_directory(node, survival, random)
+            survivor.entries[name] = _surviving_directory(node, survival, random)
         else:
-            content = _surviving(node, survival or random.choice(_SURVIVALS), random)
+            content = _surviving_content(node, survival or random.choice(_SURVIVALS), random)
             modified_ms = random.choice((node.durable_modified_ms, node.modified_ms))
-            found.entries[name] = _File(modified_ms, content)
-    found.durable = dict(found.entries)
-    return found
+            survivor.entries[name] = _File(modified_ms, content)
+    survivor.durable = dict(survivor.entries)
+    return survivor
 
 
 def _surviving_changes(count: int, survival: Survival | None, random: Random) -> int:
@@ -495,17 +495,17 @@ def _surviving_changes(count: int, survival: Survival | None, random: Random) ->
         return 0
     if survival is Survival.ALL:
         return count
-    # Whether all or nothing survives is worth as many tries as the cuts between.
+    # All or nothing gets as many tries as everything between.
     return random.choice((0, count, random.randint(0, count)))
 
 
-def _surviving(file: _File, survival: Survival, random: Random) -> bytearray:
-    """The content of a file after power loss."""
+def _surviving_content(file: _File, survival: Survival, random: Random) -> bytearray:
+    """Return the content of a file after power loss."""
     buffer = bytearray(file.durable)
     if not file.pending:
         return buffer
     pieces = _sectors(file.pending)
-    kept = _kept(pieces, survival, random)
+    kept = _choose_survivors(pieces, survival, random)
     smallest = largest = len(buffer)
     for (position, data), keep in zip(pieces, kept, strict=True):
         if data is not None:
@@ -527,7 +527,7 @@ def _surviving(file: _File, survival: Survival, random: Random) -> bytearray:
 
 
 def _sectors(pending: list[tuple[int, bytes | None]]) -> list[tuple[int, bytes | None]]:
-    """The same changes, with no write across a sector's boundary."""
+    """Split the changes so that no write crosses a sector boundary."""
     pieces: list[tuple[int, bytes | None]] = []
     for position, data in pending:
         room = SECTOR - position % SECTOR
@@ -539,15 +539,15 @@ def _sectors(pending: list[tuple[int, bytes | None]]) -> list[tuple[int, bytes |
     return pieces
 
 
-def _kept(pieces: list[tuple[int, bytes | None]], survival: Survival, random: Random) -> list[bool]:
+def _choose_survivors(pieces: list[tuple[int, bytes | None]], survival: Survival, random: Random) -> list[bool]:
     count = len(pieces)
     if survival is Survival.NONE or survival is Survival.ALL:
         return [survival is Survival.ALL] * count
     if survival is Survival.PREFIX:
         end = random.randint(0, count)
         return [True] * end + [False] * (count - end)
-    # A sector on the medium is one of the versions it has had in memory, so its writes survive up to one of them.
-    # Truncations go through the journal: those up to one of them survive, whatever the sectors did.
+    # On the medium, a sector has one of the versions it has had in memory: its writes survive up to one of them.
+    # Truncations go through the journal: they survive up to one of them, independently of the sectors.
     by_sector: dict[int, list[int]] = {}
     for index, (position, data) in enumerate(pieces):
         by_sector.setdefault(-1 if data is None else position // SECTOR, []).append(index)
@@ -559,7 +559,7 @@ def _kept(pieces: list[tuple[int, bytes | None]], survival: Survival, random: Ra
 
 
 def _tear(buffer: bytearray, position: int, size: int, durable: bytearray, random: Random) -> None:
-    """Spoil some bytes of a write: old ones, zeros or garbage are found there. Its neighbours stay as they are."""
+    """Replace some bytes of a write by old bytes, zeros or garbage; bytes outside it stay unchanged."""
     start = position + random.randrange(size)
     end = min(random.randint(start + 1, position + size), len(buffer))
     if start >= end:

@@ -1,6 +1,6 @@
 """What a node's process holds at a moment: objects by type, memory, descriptors, threads, disk.
 
-    nodes = OttlaCluster(tmp_path, kinds={1: CountedNode})
+    nodes = OttlaCluster(tmp_path, node_classes={1: CountedNode})
     before = nodes.nodes[1].census()
     ...
     for growth in grown(before, nodes.nodes[1].census(), allowed): print(growth)
@@ -105,7 +105,7 @@ class CountedNode(ClusterNode):
         answer = b""
         while not answer.endswith(b"\n"):
             chunk = self._asking.recv(1 << 20)
-            assert chunk, f"node {self.id} ended: {self.last_words()}"
+            assert chunk, f"node {self.id} ended: {self.log_tail()}"
             answer += chunk
         return json.loads(answer)
 

@@ -107,7 +107,7 @@ class Life:
             folder,
             nodes=nodes,
             settings={**SETTINGS, "share.coordinator.state.topic.replication.factor": replicas},
-            kinds=kinds,
+            node_classes=kinds,
         )
         self._idle_partitions = idle_partitions
         self._numbers = [*kinds]

@@ -155,7 +155,7 @@ class Soak:
     def _check_running(self, cluster: OttlaCluster) -> None:
         for node in cluster.nodes.values():
             if node.process is not None and (code := node.process.poll()) is not None:
-                raise AssertionError(f"node {node.id} ended by itself with {code}: {node.last_words()}")
+                raise AssertionError(f"node {node.id} ended by itself with {code}: {node.log_tail()}")
 
     def _check_files(self, cluster: OttlaCluster) -> None:
         """All replicas are the same, byte for byte."""
@@ -169,7 +169,7 @@ class Soak:
 
     def _check_words(self, cluster: OttlaCluster) -> None:
         for node in cluster.nodes.values():
-            words = node.words.read_text(errors="replace").splitlines()
+            words = node.log_path.read_text(errors="replace").splitlines()
             wrong = [line for line in words if any(mark in line for mark in (" ERROR ", " CRITICAL ", "Traceback"))]
             self._outcome.problems += [f"node {node.id} said: {line}" for line in wrong]
 

@@ -18,7 +18,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
     made.format()
     with made.running(end=signal.SIGKILL):  # a stop in order would sync a thousand partitions for nobody
         yield made
-    assert not made.complaints()
+    assert not made.logged_errors()
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, 
 def both(two_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
     """The two nodes, with new connections for each test."""
     both, node = two_nodes
-    before = node.words.stat().st_size
+    before = node.log_path.stat().st_size
     yield both
     both.reconnect()
-    complaints = node.complaints(before)
+    complaints = node.logged_errors(before)
     assert not complaints, complaints

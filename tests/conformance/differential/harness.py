@@ -55,15 +55,15 @@ class Side:
         self,
         name: str,
         ports: Mapping[str, int],
-        last_words: Callable[[], str],
+        log_tail: Callable[[], str],
         *,
-        words: Path | None = None,
+        log_path: Path | None = None,
         like: "Side | None" = None,
     ) -> None:
         self.name = name
         self.ports = ports
-        self.last_words = last_words
-        self.words = words
+        self.log_tail = log_tail
+        self.log_path = log_path
         """The file that its log is written to."""
         self.known: Known = like.known if like else Known(ports)
         self.memory: dict[str, Any] = {}
@@ -121,7 +121,7 @@ class Side:
 
     def must_answer(self, answer: Any) -> Any:
         """The answer; a test fails with the node's last words where there is none."""
-        assert not isinstance(answer, str), f"{self.name} is {answer}; its last words: {self.last_words()[-3000:]}"
+        assert not isinstance(answer, str), f"{self.name} is {answer}; its last words: {self.log_tail()[-3000:]}"
         return answer
 
     def close(self, listener: str) -> None:
@@ -267,7 +267,7 @@ class Both:
     @contextmanager
     def elsewhere(self) -> Iterator["Both"]:
         """The same nodes over other connections, for what happens while a request waits."""
-        kafka, ottla = (Side(side.name, side.ports, side.last_words, like=side) for side in self.sides)
+        kafka, ottla = (Side(side.name, side.ports, side.log_tail, like=side) for side in self.sides)
         other = Both(kafka, ottla)
         try:
             yield other
@@ -400,8 +400,8 @@ def both_running(
     ottla.format()
     with ottla.running(), kafka.running(end=signal.SIGKILL):
         both = Both(
-            Side("Kafka", ports, kafka.last_words, words=kafka.words),
-            Side("Ottla", ottla.ports, ottla.last_words, words=ottla.words),
+            Side("Kafka", ports, kafka.log_tail, log_path=kafka.log_path),
+            Side("Ottla", ottla.ports, ottla.log_tail, log_path=ottla.log_path),
         )
         try:
             yield both, ottla
@@ -421,7 +421,7 @@ def _override(properties: Path, settings: Mapping[str, str], ports: Mapping[str,
 
 def ask_alone(node: OttlaNode, request: Any, version: int) -> Any:
     """The answer of one node, on a connection of its own."""
-    side = Side("Ottla", node.ports, node.last_words)
+    side = Side("Ottla", node.ports, node.log_tail)
     try:
         return side.ask(request, version)
     finally:

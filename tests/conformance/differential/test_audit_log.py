@@ -63,17 +63,17 @@ def audited_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bo
 @pytest.fixture
 def audited(audited_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
     both, node = audited_nodes
-    before = node.words.stat().st_size
+    before = node.log_path.stat().st_size
     yield both
     both.reconnect()
-    complaints = node.complaints(before)
+    complaints = node.logged_errors(before)
     assert not complaints, complaints
 
 
 def audit_of(side: Side, since: int, api: str) -> Counter[tuple[str, str]]:
     """The lines about an API, with their levels, that a node has written since."""
-    assert side.words is not None
-    with side.words.open("rb") as log:
+    assert side.log_path is not None
+    with side.log_path.open("rb") as log:
         log.seek(since)
         lines = log.read().decode(errors="replace").splitlines()
     found = (_line(line) for line in lines)
@@ -84,7 +84,7 @@ def differences(both: Both, request: Asked, version: int) -> list[str]:
     """What only one of the nodes writes about a request."""
     made = request(both.ottla) if callable(request) else request
     api = schema_of(type(made)).name.removesuffix("Request")
-    before = [side.words.stat().st_size for side in both.sides if side.words is not None]
+    before = [side.log_path.stat().st_size for side in both.sides if side.log_path is not None]
     both.ask(request, version)
     deadline = time.monotonic() + 1
     while True:
@@ -148,7 +148,7 @@ def test_each_fetch_of_a_session_counts_all_of_its_partitions(audited: Both) -> 
         for epoch in range(3):
             for side in audited.sides:
                 side.memory["epoch"] = epoch
-            before = [side.words.stat().st_size for side in audited.sides if side.words is not None]
+            before = [side.log_path.stat().st_size for side in audited.sides if side.log_path is not None]
             for side, answer in zip(audited.sides, audited.ask(asked, 12), strict=True):
                 side.memory["session"] = answer.session_id
             kafka, ottla = (audit_of(side, since, "Fetch") for side, since in zip(audited.sides, before, strict=True))
@@ -201,7 +201,7 @@ def test_refusals_are_logged_at_info_and_permissions_are_not(audited_nodes: tupl
     with rules(both, Rule(AclResourceType.TOPIC, topic, Operation.WRITE)):
         set_level(node, "INFO")
         try:
-            before = node.words.stat().st_size
+            before = node.log_path.stat().st_size
             both.ottla.ask(fetch(12, Part(topic), Part(topic, 9), Part(open_topic))(both.ottla), 12)
             (line,) = audit_of(both.ottla, before, "Fetch").elements()
             level, text = line
@@ -211,7 +211,7 @@ def test_refusals_are_logged_at_info_and_permissions_are_not(audited_nodes: tupl
                 f" Topic:LITERAL:{topic} for request = Fetch with resourceRefCount = 2 based on rule DefaultDeny"
             )
             set_level(node, "WARN")
-            before = node.words.stat().st_size
+            before = node.log_path.stat().st_size
             both.ottla.ask(fetch(12, Part(topic))(both.ottla), 12)
             assert not audit_of(both.ottla, before, "Fetch")
         finally:

@@ -111,10 +111,10 @@ def guarded_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bo
 def guarded(guarded_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
     """Both nodes, with an authorizer each and no rules yet."""
     both, node = guarded_nodes
-    before = node.words.stat().st_size
+    before = node.log_path.stat().st_size
     yield both
     both.reconnect()
-    complaints = node.complaints(before)
+    complaints = node.logged_errors(before)
     assert not complaints, complaints
 
 

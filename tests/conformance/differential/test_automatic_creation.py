@@ -18,7 +18,7 @@ SETTINGS = {"auto.create.topics.enable": "true", "num.partitions": "8", "offsets
 def creating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     with both_running(tmp_path_factory.mktemp("creation"), SETTINGS) as (both, node):
         yield both
-        assert not node.complaints()
+        assert not node.logged_errors()
 
 
 def creatable(name: str) -> CreateTopicsRequest:

@@ -51,13 +51,13 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     ottla.format()
     with ottla.running(), kafka.running(end=signal.SIGKILL):
         both = Both(
-            Side("Kafka", {"PLAINTEXT": kafka.port}, kafka.last_words), Side("Ottla", ottla.ports, ottla.last_words)
+            Side("Kafka", {"PLAINTEXT": kafka.port}, kafka.log_tail), Side("Ottla", ottla.ports, ottla.log_tail)
         )
         for side, each in zip(both.sides, folders, strict=True):
             side.memory["folder"] = each
         yield both
         both.reconnect()
-    assert not ottla.complaints()
+    assert not ottla.logged_errors()
 
 
 KEPT = {"retention.ms": "-1"}

@@ -72,8 +72,8 @@ IN_TIME = ("error_code", "producer_id", "producer_epoch")
 
 def calls_of(side: Side, since: int, api: str) -> Counter[str]:
     """The actions that the authorizer was asked about for an API since then, with the context."""
-    assert side.words is not None
-    with side.words.open("rb") as log:
+    assert side.log_path is not None
+    with side.log_path.open("rb") as log:
         log.seek(since)
         lines = log.read().decode(errors="replace").splitlines()
     calls: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def differences(both: Both, request: Asked, version: int, **how: Any) -> list[st
     """What differs in the calls of the authorizer for a request, and in the answers to it."""
     made = request(both.ottla) if callable(request) else request
     api = schema_of(type(made)).name.removesuffix("Request")
-    before = [side.words.stat().st_size for side in both.sides if side.words is not None]
+    before = [side.log_path.stat().st_size for side in both.sides if side.log_path is not None]
     answers = both.ask(request, version)
     found = both.differences(answers, version, **how)
     deadline = time.monotonic() + 1
@@ -158,8 +158,8 @@ def test_it_is_started_with_the_listeners_and_told_which_are_early(ruled_nodes: 
     both, _ = ruled_nodes
     started = []
     for side in both.sides:
-        assert side.words is not None
-        words = side.words.read_text(errors="replace")
+        assert side.log_path is not None
+        words = side.log_path.read_text(errors="replace")
         started.append(sorted(set(re.findall(r"AccessRules started: .*", words))))
     assert started[0] == started[1]
     assert len(started[0]) == 2

@@ -64,10 +64,10 @@ def slow_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both,
 @pytest.fixture
 def slow(slow_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
     both, node = slow_nodes
-    before = node.words.stat().st_size
+    before = node.log_path.stat().st_size
     yield both
     both.reconnect()
-    complaints = node.complaints(before)
+    complaints = node.logged_errors(before)
     assert not complaints, complaints
 
 

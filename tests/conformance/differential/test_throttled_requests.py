@@ -68,10 +68,10 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, Ottl
 @pytest.fixture
 def strict(nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
     both, node = nodes
-    before = node.words.stat().st_size
+    before = node.log_path.stat().st_size
     yield both
     both.reconnect()
-    complaints = node.complaints(before)
+    complaints = node.logged_errors(before)
     assert not complaints, complaints
 
 

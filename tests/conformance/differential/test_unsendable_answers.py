@@ -29,17 +29,17 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, Ott
 def test_a_text_that_is_too_long_for_its_field(narrow: tuple[Both, OttlaNode]) -> None:
     """Up to v3 a text has 32,767 bytes at most; the complaint about a broker's name that is nearly as long has more."""
     both, node = narrow
-    since = node.words.stat().st_size
+    since = node.log_path.stat().st_size
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name="x" * 32_760, configuration_keys=None)
     answers = both.same(DescribeConfigsRequest(resources=[resource]), 1, timeout_s=5)
     assert answers.ottla.results[0].error_code == UnknownServerError.code
     both.same(ApiVersionsRequest(), 0, ignoring=["api_keys"])
-    assert "DescribeConfigs v1 has no answer that can be sent" in node.complaints(since)
+    assert "DescribeConfigs v1 has no answer that can be sent" in node.logged_errors(since)
 
 
 def test_what_is_pipelined_behind_a_waiting_fetch_is_answered_by_one_worker(narrow: tuple[Both, OttlaNode]) -> None:
     both, node = narrow
-    since = node.words.stat().st_size
+    since = node.log_path.stat().st_size
     topic = both.new_topic()
     parts = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)]
     request = FetchRequest(
@@ -58,4 +58,4 @@ def test_what_is_pipelined_behind_a_waiting_fetch_is_answered_by_one_worker(narr
         assert decode_response(ApiKey.API_VERSIONS, 0, versions)[1].error_code == 0, side.name
     with both.elsewhere() as new:
         new.same(ApiVersionsRequest(), 0, ignoring=["api_keys"])
-    assert not node.complaints(since)
+    assert not node.logged_errors(since)

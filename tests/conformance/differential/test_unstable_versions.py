@@ -54,7 +54,7 @@ def test_a_cluster_of_a_release_to_come_starts_and_serves(tmp_path: Path) -> Non
 
 
 def _asked(node: OttlaNode, request: ApiVersionsRequest, version: int, listener: str) -> ApiVersionsResponse:
-    side = Side("Ottla", node.ports, node.last_words)
+    side = Side("Ottla", node.ports, node.log_tail)
     response = side.ask(request, version, listener=listener)
     side.close_all()
     assert isinstance(response, ApiVersionsResponse)

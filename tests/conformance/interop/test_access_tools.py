@@ -29,7 +29,7 @@ def node(tmp_path: Path) -> Iterator[OttlaNode]:
     made.format()
     with made.running():
         yield made
-    assert not made.complaints()
+    assert not made.logged_errors()
 
 
 def tool(node: OttlaNode, name: str, *arguments: str) -> str:
@@ -89,7 +89,7 @@ def test_kafka_configs_of_loggers(node: OttlaNode) -> None:
     tool(node, CONFIGS, *requests, "--add-config", "kafka.request.logger=DEBUG")
     assert send(node, "orders") is None
     tool(node, CONFIGS, *requests, "--delete-config", "kafka.request.logger")
-    written = node.words.read_text()
+    written = node.log_path.read_text()
     assert '"requestApiKeyName":"Produce"' in written
     assert send(node, "orders") is None
-    assert node.words.read_text() == written
+    assert node.log_path.read_text() == written

@@ -9,14 +9,14 @@ from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record
 from tests.conformance.interop.peer_batches import PeerRecord
 from tests.support.java_peer import JavaPeer
-from tests.support.mock_broker import MockBroker, as_record, consume, various, write_with_librdkafka
+from tests.support.mock_broker import MockBroker, as_record, consume, various_records, write_with_librdkafka
 
 
 @pytest.mark.parametrize("codec", Compression)
 def test_librdkafka_reads_what_java_writes(java_peer: JavaPeer, mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"written-by-java-{codec.name}"
     mock_broker.create(topic)
-    written = various(500)
+    written = various_records(500)
     peer_records = [PeerRecord(r.timestamp, r.key, r.value, tuple(r.headers), r.offset) for r in written]
     mock_broker.produce(topic, java_peer.write_batch(peer_records, compression=codec.name.lower()))
     assert [as_record(message) for message in consume(mock_broker, topic, len(written))] == written
@@ -26,7 +26,7 @@ def test_librdkafka_reads_what_java_writes(java_peer: JavaPeer, mock_broker: Moc
 def test_java_reads_what_librdkafka_writes(java_peer: JavaPeer, mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"for-java-{codec.name}"
     mock_broker.create(topic)
-    written = various(500)
+    written = various_records(500)
     write_with_librdkafka(mock_broker, topic, codec, written)
     read, seen = [], set()
     for batch in java_peer.read_batches(b"".join(mock_broker.fetch_all(topic))):

@@ -33,7 +33,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
     node.format()
     with node.running():
         yield node
-    assert not node.complaints()
+    assert not node.logged_errors()
 
 
 def new_topic(node: OttlaNode) -> str:

@@ -73,7 +73,7 @@ def kafka_on(folder: Path, *, is_new: bool = False) -> Iterator[Server]:
     if is_new:
         node.format()
     with node.running():
-        side = Side("Kafka", {"PLAINTEXT": node.port}, node.last_words)
+        side = Side("Kafka", {"PLAINTEXT": node.port}, node.log_tail)
         yield Server(side)
         side.close_all()
 
@@ -82,7 +82,7 @@ def kafka_on(folder: Path, *, is_new: bool = False) -> Iterator[Server]:
 def ottla_on(folder: Path) -> Iterator[Server]:
     node = OttlaNode(folder, SETTINGS)
     with node.running():
-        side = Side("Ottla", node.ports, node.last_words)
+        side = Side("Ottla", node.ports, node.log_tail)
         yield Server(side)
         side.close_all()
 

@@ -129,7 +129,7 @@ def test_a_silent_peer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     with JavaPeer() as peer:
         peer._process.send_signal(signal.SIGSTOP)
         monkeypatch.setattr("tests.support.java_peer.ANSWER_TIMEOUT_S", 0.2)
-        with pytest.raises(PeerDiedError, match=f"ended with -{signal.SIGKILL.value}"):
+        with pytest.raises(PeerDiedError, match=f"exited with -{signal.SIGKILL.value}"):
             peer.messages()
 
 

@@ -282,7 +282,7 @@ def kafka_turn(node: KafkaNode, copy: Path, *, end: signal.Signals, act: Callabl
     turn = Turn(node, copy)
     with node.running(end=end):
         act(turn)
-    turn.found.words = node.last_words()
+    turn.found.words = node.log_tail()
     shutil.copytree(node.directory, copy)
     return turn
 

@@ -53,15 +53,15 @@ class Instance:
     """One process of the application."""
 
     def __init__(self, node: OttlaNode, name: str, folder: Path) -> None:
-        self.words = folder / f"{name}.log"
+        self.log_path = folder / f"{name}.log"
         command = [str(java()), *JVM, "-cp", streams_class_path(), "WordCount", node.address, "word-count"]
         command += ["lines", "counts", str(folder / name), "1", "exactly_once_v2", "streams"]
-        with self.words.open("wb") as words:
+        with self.log_path.open("wb") as words:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
 
     def is_running(self) -> bool:
-        states = [line for line in self.words.read_text().splitlines() if line.startswith("state ")]
-        assert self.process.poll() is None, self.words.read_text()[-3000:]
+        states = [line for line in self.log_path.read_text().splitlines() if line.startswith("state ")]
+        assert self.process.poll() is None, self.log_path.read_text()[-3000:]
         return bool(states) and states[-1] == "state RUNNING"
 
 
@@ -134,7 +134,7 @@ def test_words_are_counted_once_while_an_instance_dies(node: OttlaNode, tmp_path
     with ExitStack() as stack:
         first = stack.enter_context(ended(Instance(node, "first", tmp_path)))
         second = stack.enter_context(ended(Instance(node, "second", tmp_path)))
-        until(lambda: first.is_running() and second.is_running(), first.words.read_text)
+        until(lambda: first.is_running() and second.is_running(), first.log_path.read_text)
         counts = Counts(node)
         until(lambda: counts.read() == expected, lambda: (counts.found, expected))
         told = describe(node, "--describe", "--group", "word-count", "--members")
@@ -144,10 +144,10 @@ def test_words_are_counted_once_while_an_instance_dies(node: OttlaNode, tmp_path
         expected += write(node, 20)
         until(lambda: counts.read() == expected, lambda: (counts.found, expected))
         second.process.terminate()
-        assert second.process.wait(TIMEOUT_S) in (0, 143), second.words.read_text()[-3000:]
+        assert second.process.wait(TIMEOUT_S) in (0, 143), second.log_path.read_text()[-3000:]
     until(
         lambda: "Empty" in describe(node, "--describe", "--group", "word-count", "--state"),
-        lambda: node.words.read_text()[-3000:],
+        lambda: node.log_path.read_text()[-3000:],
     )
     described = describe(node, "--delete", "--group", "word-count", "--delete-all-internal-topics")
     assert "word-count" in described

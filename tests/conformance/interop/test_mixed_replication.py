@@ -13,7 +13,7 @@ LAG = {"replica.lag.time.max.ms": "3000"}
 
 
 def test_kafka_and_ottla_brokers_replicate_each_other(tmp_path: Path) -> None:
-    with OttlaCluster(tmp_path, roles=ROLES, kinds={KAFKA: KafkaMember}, settings=LAG).running() as cluster:
+    with OttlaCluster(tmp_path, roles=ROLES, node_classes={KAFKA: KafkaMember}, settings=LAG).running() as cluster:
         eventually(lambda: _in_service(cluster) == {2, 3, KAFKA}, "Kafka's broker is in service")
         cluster.ask(lambda admin: admin.create_topic(TOPIC, assignment=[[2, 3, KAFKA], [KAFKA, 2, 3]]))
         wait_until_in_sync(cluster)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.spark.clusters import Cluster, running
 from tests.spark.pipelines.projects import Project
-from tests.support.commands import ottla as command
+from tests.support.commands import run_ottla as command
 
 
 @pytest.fixture(scope="session")

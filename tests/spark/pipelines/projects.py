@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.spark.clusters import Cluster
-from tests.support.commands import ottla
+from tests.support.commands import run_ottla
 
 
 class Project:
@@ -18,7 +18,7 @@ class Project:
         self.cluster = cluster
         self.topic = cluster.new_topic()
         cluster.create(f"{self.topic}-alerts", 2)
-        done = ottla("pipeline", "init", str(folder), "--topic", self.topic, "-b", cluster.address)
+        done = run_ottla("pipeline", "init", str(folder), "--topic", self.topic, "-b", cluster.address)
         assert done.returncode == 0, done.stderr
         self.sent = 0
 
@@ -40,13 +40,15 @@ class Project:
 
     def run(self, *arguments: str, environment: dict[str, str] | None = None) -> list[dict[str, Any]]:
         """Run the pipeline successfully; return the events."""
-        done = ottla("pipeline", "run", str(self.folder), "--json", *arguments, environment=environment, timeout=300)
+        done = run_ottla(
+            "pipeline", "run", str(self.folder), "--json", *arguments, environment=environment, timeout=300
+        )
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def fail(self, *arguments: str) -> str:
         """Run the pipeline, expect it to fail, and return its error, which must be one line."""
-        done = ottla("pipeline", "run", str(self.folder), *arguments, timeout=300)
+        done = run_ottla("pipeline", "run", str(self.folder), *arguments, timeout=300)
         assert done.returncode == 1, done.stdout
         assert done.stderr.count("\n") == 1, done.stderr
         assert not re.search(r"org\.apache|\bjava\.|Traceback|SQLSTATE", done.stderr), done.stderr

@@ -15,7 +15,7 @@ from ottla.spark.pipelines.project import find_project
 from ottla.spark.pipelines.server import ServerHome
 from tests.spark.clusters import Cluster
 from tests.spark.pipelines.projects import Project, last
-from tests.support.commands import ottla
+from tests.support.commands import run_ottla
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.spark]
 
@@ -40,7 +40,7 @@ def test_runs_of_a_pipeline_share_a_spark_server(shop: Project) -> None:
         assert last(events, "view", "totals")["rows"] == 4
         assert shop.alerts() == [number for number in shop.good() if number % 5 == 0]
         assert server_of(shop).find() == started, "each run found the server of the first"
-    status = json.loads(ottla("pipeline", "status", str(shop.folder), "--json").stdout)
+    status = json.loads(run_ottla("pipeline", "status", str(shop.folder), "--json").stdout)
     assert status["server"]["pid"] == started.pid
     assert status["last run"]["outcome"] == "completed"
     assert {flow["flow"]: flow["lag"] for flow in status["last run"]["flows"]}["bronze"] == 0
@@ -176,13 +176,13 @@ def test_continuous_runs_follow_the_topic_until_they_are_stopped(shop: Project) 
                 assert process.poll() is None
                 time.sleep(1)
             assert "is being run by another process" in shop.fail()
-            done = ottla("pipeline", "stop", str(shop.folder))
+            done = run_ottla("pipeline", "stop", str(shop.folder))
             assert done.stdout.splitlines() == ["Stopped the run of shop.", "Stopped Spark."], done
             assert process.wait(30) == 130
         finally:
             process.kill()
     assert server_of(shop).find() is None
-    again = ottla("pipeline", "stop", str(shop.folder))
+    again = run_ottla("pipeline", "stop", str(shop.folder))
     assert (again.returncode, again.stdout) == (0, "Spark was not running.\n")
 
 
@@ -229,5 +229,5 @@ def test_a_failed_start_of_spark_is_reported_with_its_cause(cluster: Cluster, tm
     project = Project(tmp_path / "wrong", cluster)
     spec = project.folder / "spark-pipeline.yml"
     spec.write_text(spec.read_text().replace("local[*]", "nonsense"))
-    errors = ottla("pipeline", "run", str(project.folder), timeout=120).stderr
+    errors = run_ottla("pipeline", "run", str(project.folder), timeout=120).stderr
     assert "Spark did not start: Master must either be yarn or start with spark, k8s, or local" in errors

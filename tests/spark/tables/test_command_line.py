@@ -10,7 +10,7 @@ from ottla.cli.main import main
 from ottla.spark.tables.definition import TableHome
 from tests.spark.clusters import Cluster
 from tests.spark.tables.local import LocalRun, produce
-from tests.support.commands import refuses, says
+from tests.support.commands import run_command, run_failing_command
 
 Typed = Callable[..., tuple[int, str, str]]
 
@@ -34,15 +34,15 @@ def typed(
 def test_the_life_of_a_table(cluster: Cluster, tmp_path: Path, typed: Typed) -> None:
     topic = cluster.new_topic(2)
 
-    def says(*words: str) -> str:
+    def run_command(*words: str) -> str:
         code, out, err = typed(*words)
         assert (code, err) == (0, "")
         return out
 
-    assert says("list") == "There are no tables.\n"
-    output = says("create", "orders", "--topic", topic, "--partition-by", "day(timestamp)")
+    assert run_command("list") == "There are no tables.\n"
+    output = run_command("create", "orders", "--topic", topic, "--partition-by", "day(timestamp)")
     assert output.startswith(f"Created table orders: iceberg, append, from topic {topic}.\n")
-    assert says("list").splitlines()[1].split() == [
+    assert run_command("list").splitlines()[1].split() == [
         "orders",
         topic,
         "iceberg",
@@ -52,18 +52,20 @@ def test_the_life_of_a_table(cluster: Cluster, tmp_path: Path, typed: Typed) -> 
     produce(cluster, topic, (b"a", {"n": 1}), (b"b", b"bad"))
     LocalRun(TableHome(tmp_path), TableHome(tmp_path).load("orders")).take()
     produce(cluster, topic, (b"a", {"n": 2}))
-    (shown,) = json.loads(says("describe", "orders", "--json"))
+    (shown,) = json.loads(run_command("describe", "orders", "--json"))
     assert (shown["rows"], shown["files"], shown["dead_letters"], shown["lag"]) == (1, 1, 1, 1)
     assert shown["offsets"] == {"0": 2, "1": 0}
     assert shown["columns"]["n"] == "int64"
-    text = says("describe", "orders")
+    text = run_command("describe", "orders")
     assert "1 record behind; not running" in text
     assert "partitioned by day(_timestamp)" in text
-    assert says("alter", "orders", "--mode", "upsert") == ("Table orders uses mode upsert from the next run on.\n")
+    assert run_command("alter", "orders", "--mode", "upsert") == (
+        "Table orders uses mode upsert from the next run on.\n"
+    )
     assert TableHome(tmp_path).load("orders").mode == "upsert"
-    assert "with its files" in says("drop", "orders")
+    assert "with its files" in run_command("drop", "orders")
     assert not list(tmp_path.rglob("*.parquet"))
-    assert says("list") == "There are no tables.\n"
+    assert run_command("list") == "There are no tables.\n"
 
 
 @pytest.mark.parametrize(
@@ -122,5 +124,7 @@ def test_a_table_is_described_without_its_cluster(cluster: Cluster, tmp_path: Pa
 
 def test_the_command_does_the_same_as_a_process(cluster: Cluster, tmp_path: Path) -> None:
     home = ("--home", str(tmp_path))
-    assert says("table", "list", *home, server=cluster.address) == "There are no tables.\n"
-    assert "does not exist" in refuses("table", "create", "orders", "--topic", "none", *home, server=cluster.address)
+    assert run_command("table", "list", *home, server=cluster.address) == "There are no tables.\n"
+    assert "does not exist" in run_failing_command(
+        "table", "create", "orders", "--topic", "none", *home, server=cluster.address
+    )

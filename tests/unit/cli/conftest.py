@@ -17,7 +17,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
     node.format()
     with node.running():
         yield node
-    assert not node.complaints(), node.complaints()
+    assert not node.logged_errors(), node.logged_errors()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.harness.ports import free_port, free_ports
 
-from tests.support.commands import ottla, says
+from tests.support.commands import run_command, run_ottla
 from tests.support.ottla_cluster import eventually
 from tests.support.ottla_node import OTTLA
 
@@ -57,12 +57,12 @@ def test_a_cluster_is_started_shown_and_stopped_with_one_command(tmp_path: Path)
     server = f"localhost:{port + 2}"
     with started(directory, port) as (process, said):
         assert f"bootstrap servers: localhost:{port},{server},localhost:{port + 4}" in said.read_text()
-        says("topic", "create", "t", "--partitions", "2", server=server)
-        brokers = json.loads(says("cluster", "brokers", "--json", server=server))
+        run_command("topic", "create", "t", "--partitions", "2", server=server)
+        brokers = json.loads(run_command("cluster", "brokers", "--json", server=server))
         assert [(each["id"], each["rack"]) for each in brokers] == [(1, "a"), (2, "b"), (3, "a")]
-        status = json.loads(says("cluster", "status", "--json", server=server))
+        status = json.loads(run_command("cluster", "status", "--json", server=server))
         assert (status["voters"], status["in_service"], status["partitions"]) == ([1, 2, 3], [1, 2, 3], 2)
-        assert "voters: 1, 2, 3" in says("cluster", "status", server=server)
+        assert "voters: 1, 2, 3" in run_command("cluster", "status", server=server)
         eventually(lambda: "2 of 1 topic" in said.read_text(), "the view shows the topic")
         _kill_node(directory, 3)
         eventually(lambda: "node 3 ended with exit code -9" in said.read_text(), "the view reports the node's end")
@@ -71,7 +71,7 @@ def test_a_cluster_is_started_shown_and_stopped_with_one_command(tmp_path: Path)
         assert process.wait(60) == 0, said.read_text()
     with started(directory, port) as (process, said):
         assert "found a cluster" in said.read_text()
-        assert "t" in says("topic", "list", server=server).split()
+        assert "t" in run_command("topic", "list", server=server).split()
 
 
 def _kill_node(directory: Path, number: int) -> None:
@@ -88,23 +88,23 @@ def _kill_node(directory: Path, number: int) -> None:
 
 def test_a_cluster_keeps_its_controllers(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_text('{"cluster_id": "b3R0bGEtaW50ZXJvcC0xMA", "controllers": 3}')
-    done = ottla("cluster", "start", "--nodes", "1", "--dir", str(tmp_path))
+    done = run_ottla("cluster", "start", "--nodes", "1", "--dir", str(tmp_path))
     assert done.returncode == 1
     assert "has 3 controllers" in done.stderr
     (tmp_path / "cluster.json").write_text("[]")
-    assert "is damaged" in ottla("cluster", "start", "--dir", str(tmp_path)).stderr
+    assert "is damaged" in run_ottla("cluster", "start", "--dir", str(tmp_path)).stderr
 
 
 def test_a_cluster_that_cannot_start_says_why(tmp_path: Path) -> None:
-    assert ottla("cluster", "start", "--nodes", "9", "--base-port", "65530").returncode == 2
-    done = ottla("cluster", "start", "--dir", str(tmp_path / "c"), "--set", "num.io.threads=many")
+    assert run_ottla("cluster", "start", "--nodes", "9", "--base-port", "65530").returncode == 2
+    done = run_ottla("cluster", "start", "--dir", str(tmp_path / "c"), "--set", "num.io.threads=many")
     assert done.returncode == 1
     assert "num.io.threads" in done.stderr
     taken = free_port()
     with socket.socket() as occupied:
         occupied.bind(("127.0.0.1", taken))
         occupied.listen()
-        done = ottla("cluster", "start", "--nodes", "1", "--dir", str(tmp_path / "d"), "--base-port", str(taken))
+        done = run_ottla("cluster", "start", "--nodes", "1", "--dir", str(tmp_path / "d"), "--base-port", str(taken))
     assert done.returncode == 1
     assert "node 1 ended with exit code 1" in done.stderr
     assert "address already in use" in done.stderr.lower()

@@ -12,7 +12,7 @@ from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
 from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbeatRequest
 from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Subtopology, Topology
-from tests.support.commands import ottla, refuses, says
+from tests.support.commands import run_command, run_failing_command, run_ottla
 
 TITLES = ["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "MEMBER", "CLIENT", "HOST"]
 
@@ -20,8 +20,8 @@ TITLES = ["TOPIC", "PARTITION", "OFFSET", "END", "LAG", "MEMBER", "CLIENT", "HOS
 @pytest.fixture
 def filled(server: str, topic: str) -> str:
     """A topic of two partitions, the first with ten records."""
-    says("topic", "create", topic, "-p", "2", server=server)
-    says("produce", topic, "--partition", "0", server=server, typed=b"x\n" * 10)
+    run_command("topic", "create", topic, "-p", "2", server=server)
+    run_command("produce", topic, "--partition", "0", server=server, typed=b"x\n" * 10)
     return topic
 
 
@@ -44,28 +44,28 @@ def reading(server: str, group: str, topic: str) -> Iterator[None]:
 def test_groups_are_listed_and_described(server: str, filled: str) -> None:
     group = f"group-{filled}"
     committed(server, group, filled, 4)
-    rows = [line.split() for line in says("group", "list", server=server).splitlines()]
+    rows = [line.split() for line in run_command("group", "list", server=server).splitlines()]
     assert rows[0] == ["GROUP", "TYPE", "STATE", "COORDINATOR"]
     assert [group, "classic", "Empty", "1"] in rows
-    first, *table = says("group", "describe", group, server=server).splitlines()
+    first, *table = run_command("group", "describe", group, server=server).splitlines()
     assert first == f"{group}: classic, Empty, 0 members"
     assert [line.split() for line in table] == [TITLES, [filled, "0", "4", "10", "6", "-", "-", "-"]]
-    listed = json.loads(says("group", "list", "--state", "stable", "--json", server=server))
+    listed = json.loads(run_command("group", "list", "--state", "stable", "--json", server=server))
     assert group not in [each["group"] for each in listed]
 
 
 def test_members_are_described_with_their_partitions(server: str, filled: str) -> None:
     group = f"group-{filled}"
     with reading(server, group, filled):
-        (found,) = json.loads(says("group", "describe", group, "--json", server=server))
+        (found,) = json.loads(run_command("group", "describe", group, "--json", server=server))
         assert (found["state"], found["type"], found["protocol"]) == ("Stable", "classic", "range")
         (member,) = found["members"]
         assert (member["client"], member["host"]) == ("reader", "127.0.0.1")
         assert member["partitions"] == [{"topic": filled, "partition": 0}, {"topic": filled, "partition": 1}]
         assert [each["member"] for each in found["partitions"]] == [member["member"]] * 2
-        assert "stop its members first" in refuses("group", "delete", group, server=server)
+        assert "stop its members first" in run_failing_command("group", "delete", group, server=server)
         reset = ["group", "reset-offsets", group, "-t", filled, "--to", "end"]
-        assert "stop its members first" in refuses(*reset, server=server)
+        assert "stop its members first" in run_failing_command(*reset, server=server)
 
 
 @pytest.mark.parametrize(
@@ -81,40 +81,42 @@ def test_members_are_described_with_their_partitions(server: str, filled: str) -
 )
 def test_offsets_are_reset_to_a_position(server: str, filled: str, how: list[str], offsets: dict[int, int]) -> None:
     group = f"group-{filled}"
-    rows = json.loads(says("group", "reset-offsets", group, "-t", filled, *how, "--json", server=server))
+    rows = json.loads(run_command("group", "reset-offsets", group, "-t", filled, *how, "--json", server=server))
     assert {row["partition"]: row["offset"] for row in rows} == offsets
-    (found,) = json.loads(says("group", "describe", group, "--json", server=server))
+    (found,) = json.loads(run_command("group", "describe", group, "--json", server=server))
     assert {each["partition"]: each["offset"] for each in found["partitions"]} == offsets
 
 
 def test_offsets_are_reset_by_a_number_of_records(server: str, filled: str) -> None:
     group = f"group-{filled}"
     committed(server, group, filled, 4)
-    before = says("group", "reset-offsets", group, "--by", "-3", "--dry-run", server=server).splitlines()
+    before = run_command("group", "reset-offsets", group, "--by", "-3", "--dry-run", server=server).splitlines()
     assert before[0] == f"Would reset the offsets of group {group}:"
     assert before[2].split() == [filled, "0", "4", "1"]
-    after = says("group", "reset-offsets", group, "--by", "3", server=server).splitlines()
+    after = run_command("group", "reset-offsets", group, "--by", "3", server=server).splitlines()
     assert after[0] == f"Reset the offsets of group {group}:"
     assert after[2].split() == [filled, "0", "4", "7"]
-    none = refuses("group", "reset-offsets", group, "-t", filled, "--by", "1", server=server)
+    none = run_failing_command("group", "reset-offsets", group, "-t", filled, "--by", "1", server=server)
     assert none == (f"ottla group: group '{group}' has no committed offset in {filled}-1; use --to instead of --by")
 
 
 def test_a_group_is_deleted(server: str, filled: str) -> None:
     group = f"group-{filled}"
     committed(server, group, filled, 4)
-    assert says("group", "delete", group, server=server) == f"Deleted group {group}.\n"
-    gone = refuses("group", "delete", group, server=server)
+    assert run_command("group", "delete", group, server=server) == f"Deleted group {group}.\n"
+    gone = run_failing_command("group", "delete", group, server=server)
     assert gone.startswith(f"ottla group: group '{group}': ")
     assert gone.endswith("; `ottla group list` lists the groups")
-    assert says("group", "delete", group, "--if-exists", server=server) == ""
-    assert "there is no such group" in refuses("group", "describe", group, server=server)
-    assert "has no committed offsets" in refuses("group", "reset-offsets", group, "--to", "end", server=server)
+    assert run_command("group", "delete", group, "--if-exists", server=server) == ""
+    assert "there is no such group" in run_failing_command("group", "describe", group, server=server)
+    assert "has no committed offsets" in run_failing_command(
+        "group", "reset-offsets", group, "--to", "end", server=server
+    )
 
 
 def test_invalid_usage_is_rejected(server: str) -> None:
-    assert ottla("group", "reset-offsets", "g").returncode == 2
-    done = ottla("group", "reset-offsets", "g", "-t", "nowhere", "--to", "nonsense", server=server)
+    assert run_ottla("group", "reset-offsets", "g").returncode == 2
+    done = run_ottla("group", "reset-offsets", "g", "-t", "nowhere", "--to", "nonsense", server=server)
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr
 
@@ -151,12 +153,12 @@ def join_streams(server: str, group: str, topic: str) -> None:
 
 def test_a_streams_group_is_described_with_its_tasks(server: str, filled: str) -> None:
     group = f"streams-{filled}"
-    says("config", "set", "-g", group, "streams.initial.rebalance.delay.ms=0", server=server)
+    run_command("config", "set", "-g", group, "streams.initial.rebalance.delay.ms=0", server=server)
     join_streams(server, group, filled)
     assert [group, "streams", "Stable", "1"] in [
-        line.split() for line in says("group", "list", "--type", "streams", server=server).splitlines()
+        line.split() for line in run_command("group", "list", "--type", "streams", server=server).splitlines()
     ]
-    (found,) = json.loads(says("group", "describe", group, "--json", server=server))
+    (found,) = json.loads(run_command("group", "describe", group, "--json", server=server))
     assert (found["state"], found["type"]) == ("Stable", "streams")
     assert found["members"][0]["partitions"] == [{"topic": filled, "partition": 0}, {"topic": filled, "partition": 1}]
 
@@ -185,7 +187,7 @@ def join_share(server: str, group: str, topic: str) -> None:
 def test_a_share_group_is_described_with_its_members(server: str, filled: str) -> None:
     group = f"share-{filled}"
     join_share(server, group, filled)
-    (found,) = json.loads(says("group", "describe", group, "--json", server=server))
+    (found,) = json.loads(run_command("group", "describe", group, "--json", server=server))
     assert (found["state"], found["type"], found["protocol"]) == ("Stable", "share", "simple")
     assert found["members"][0]["partitions"] == [{"topic": filled, "partition": 0}, {"topic": filled, "partition": 1}]
     assert [each["offset"] for each in found["partitions"]] == [None, None], "nobody has fetched yet"

@@ -25,7 +25,7 @@ def ottla_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     node.format()
     with node.running():
         yield node.address
-    assert not node.complaints(), node.complaints()
+    assert not node.logged_errors(), node.logged_errors()
 
 
 @pytest.fixture(params=["kafka", "ottla"])

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.support.commands import ottla
+from tests.support.commands import run_ottla
 
 
 def story(address: str, topic: str) -> list[tuple[str, int, str, str]]:
@@ -36,7 +36,7 @@ def story(address: str, topic: str) -> list[tuple[str, int, str, str]]:
     ]
     outputs = []
     for arguments, typed in commands:
-        done = ottla(*arguments, server=address, typed=typed)
+        done = run_ottla(*arguments, server=address, typed=typed)
         outputs.append(
             (" ".join(arguments), done.returncode, _common(done.stdout, address), _common(done.stderr, address))
         )
@@ -65,7 +65,7 @@ def test_the_cluster_is_described_with_the_same_fields(
     kafka_address: str, ottla_address: str, words: list[str]
 ) -> None:
     def fields(address: str) -> object:
-        described = json.loads(ottla("cluster", *words, "--json", server=address).stdout)
+        described = json.loads(run_ottla("cluster", *words, "--json", server=address).stdout)
         rows = described if isinstance(described, list) else described.get("members", described.get("brokers"))
         return sorted(rows[0]), len(rows)
 

@@ -52,7 +52,7 @@ def running(folder: Path, **settings: str) -> Iterator[OttlaNode]:
         create(node, TOPIC)
         create(node, SLOW, **{"compression.type": "gzip", "compression.gzip.level": "9"})
         yield node
-    assert not node.complaints()
+    assert not node.logged_errors()
 
 
 class Client:

@@ -31,4 +31,4 @@ def test_high_watermarks_are_checkpointed_at_their_interval(tmp_path: Path) -> N
             while expected not in (checkpoint.read_text() if checkpoint.exists() else "").splitlines():
                 assert time.monotonic() < deadline, f"{expected!r} is not in the checkpoint"
                 time.sleep(0.02)
-    assert not node.complaints()
+    assert not node.logged_errors()

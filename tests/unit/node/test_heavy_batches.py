@@ -49,7 +49,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
     made.format()
     with made.running():
         yield made
-    assert not made.complaints()
+    assert not made.logged_errors()
 
 
 def connect(node: OttlaNode) -> socket.socket:
@@ -240,4 +240,4 @@ def test_a_node_stops_cleanly_during_validation_of_batches(tmp_path: Path) -> No
             for _ in range(3):
                 sock.sendall(produce("t", bomb()))
             made.stop()
-    assert not made.complaints()
+    assert not made.logged_errors()

@@ -32,7 +32,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
     with made.running():
         create(made, "t", {})
         yield made
-    assert not made.complaints()
+    assert not made.logged_errors()
 
 
 def connect(node: OttlaNode) -> socket.socket:

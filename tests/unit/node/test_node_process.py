@@ -91,7 +91,7 @@ def test_a_clean_stop_loses_nothing(tmp_path: Path) -> None:
         found = read_all(node, "t", {0: 250, 1: 250})
         assert len(found[0]) + len(found[1]) == 500
         create(node, "new")
-    assert not node.complaints()
+    assert not node.logged_errors()
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are told by /proc")
@@ -111,7 +111,7 @@ def test_a_deleted_topic_frees_its_disk_space(tmp_path: Path) -> None:
         while time.monotonic() < deadline and (left := open_files(node, "/t-")):
             time.sleep(0.05)
         assert not left
-    assert not node.complaints()
+    assert not node.logged_errors()
 
 
 def open_files(node: OttlaNode, part: str) -> list[str]:

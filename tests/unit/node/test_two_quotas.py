@@ -31,7 +31,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
         topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
         assert not ask_alone(made, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics[0].error_code
         yield made
-    assert not made.complaints()
+    assert not made.logged_errors()
 
 
 def limit(node: OttlaNode, client_id: str, **quotas: float) -> None:

@@ -54,7 +54,7 @@ def running(folder: Path, settings: Mapping[str, str] = RIGHTS) -> Iterator[Ottl
 
 
 def everything(node: OttlaNode) -> str:
-    return node.words.read_text()
+    return node.log_path.read_text()
 
 
 def fetched(node: OttlaNode, *topics: str) -> dict[str, list[int]]:
@@ -141,7 +141,7 @@ def test_an_api_error_of_the_authorizer_reaches_the_client(node: OttlaNode) -> N
 
 
 def test_a_slow_authorizer_delays_only_its_connection(node: OttlaNode) -> None:
-    slow = Side("slow", node.ports, node.last_words)
+    slow = Side("slow", node.ports, node.log_tail)
     try:
         metadata = MetadataRequest(topics=[MetadataRequestTopic(name="slow")])
         slow.send(frame_of(metadata, 9, 0, "c"), "PLAINTEXT")
@@ -241,7 +241,7 @@ def test_a_missing_authorizer_fails_the_start_with_one_line(tmp_path: Path) -> N
         folder.mkdir()
         node = OttlaNode(folder, {**SETTINGS, **settings})
         node.format()
-        with pytest.raises(NodeFailed, match="Ottla ended with 1"):
+        with pytest.raises(NodeFailed, match="Ottla exited with 1"):
             node.start()
         (line,) = [line for line in everything(node).splitlines() if line.startswith("ottla serve: ")]
         assert re.search(reason, line)
@@ -261,7 +261,7 @@ def test_requests_are_denied_while_the_authorizers_jvm_is_gone(tmp_path: Path, m
         answers = [fetched(node, "open")]
         deadline = time.monotonic() + 30
         while answers[-1] != {"open": [0, 0]}:
-            assert time.monotonic() < deadline, node.last_words()
+            assert time.monotonic() < deadline, node.log_tail()
             time.sleep(0.1)
             answers.append(fetched(node, "open"))
         assert answers[0] == {"open": [UnknownServerError.code] * 2}
@@ -288,7 +288,7 @@ def test_an_unusable_java_class_fails_the_start(
     monkeypatch.setenv("CLASSPATH", class_path())
     node = OttlaNode(tmp_path, {**SETTINGS, "authorizer.class.name": name})
     node.format()
-    with pytest.raises(NodeFailed, match="Ottla ended with 1"):
+    with pytest.raises(NodeFailed, match="Ottla exited with 1"):
         node.start()
     (line,) = everything(node).splitlines()
     assert f"authorizer.class.name={name}: {reason}" in line

@@ -140,7 +140,7 @@ def test_python_policies_refuse_with_a_reason(of_python: OttlaNode) -> None:
         "AlteredConfigs(resource_type='TOPIC', resource_name='t', configs={'retention.ms': None}) takes something away",
     )
     of_python.stop()
-    assert "TopicRules closed" in of_python.last_words()
+    assert "TopicRules closed" in of_python.log_tail()
 
 
 def test_a_python_assignor_assigns_and_refuses(of_python: OttlaNode) -> None:
@@ -173,16 +173,16 @@ def test_java_policies_apply_even_after_their_jvm_was_killed(of_java: OttlaNode)
     assert str(answers[0].error_message).startswith("The policy TopicRules could not decide: its JVM")
     deadline = time.monotonic() + TIMEOUT_S
     while answers[-1].error_code == PolicyViolation.code:
-        assert time.monotonic() < deadline, of_java.last_words()
+        assert time.monotonic() < deadline, of_java.log_tail()
         time.sleep(0.1)
         answers.append(create(of_java, "other"))
     assert answers[-1].error_code == 0
     assert create(of_java, "refused").error_code == PolicyViolation.code
-    assert "the plug-in JVM ended with status -9" in of_java.last_words()
-    assert "the plug-in JVM is running again" in of_java.last_words()
+    assert "the plug-in JVM ended with status -9" in of_java.log_tail()
+    assert "the plug-in JVM is running again" in of_java.log_tail()
     (jvm,) = children(of_java.pid)
     of_java.stop()
-    assert "TopicRules closed" in of_java.last_words()
+    assert "TopicRules closed" in of_java.log_tail()
     wait_until_gone(jvm)
 
 
@@ -210,10 +210,10 @@ def test_a_missing_class_or_java_fails_the_start_with_one_line(tmp_path: Path, m
 
 def refusal(node: OttlaNode) -> str:
     """Return the single line that a node prints when it fails to start."""
-    before = len(node.words.read_text()) if node.words.exists() else 0
-    with pytest.raises(NodeFailed, match="Ottla ended with 1"):
+    before = len(node.log_path.read_text()) if node.log_path.exists() else 0
+    with pytest.raises(NodeFailed, match="Ottla exited with 1"):
         node.start()
-    (line,) = node.words.read_text()[before:].splitlines()
+    (line,) = node.log_path.read_text()[before:].splitlines()
     return line
 
 

@@ -8,7 +8,7 @@ from ottla.replication.partitions import Partitions
 from ottla.storage.directories.logs import Logs
 from ottla.storage.log.settings import LogSettings
 from tests.support.clock import Clock, runtime_on
-from tests.support.logs_in_memory import NOW_MS, Slow, batch, make_logs
+from tests.support.logs_in_memory import NOW_MS, ManualBackground, batch, make_logs
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.metadata.image.stories import replay
 from tests.unit.replication.applying import Applied
@@ -48,7 +48,7 @@ def image() -> Image:
 
 
 def test_logs_of_deleted_and_moved_replicas_are_set_aside(image: Image, caplog: pytest.LogCaptureFixture) -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", "/b", background=background)
     for topic, topic_id in (("held", HELD), ("moved", MOVED), ("gone", GONE), ("recreated", FORMER)):
         write(logs, topic, topic_id)
@@ -66,7 +66,7 @@ def test_logs_of_deleted_and_moved_replicas_are_set_aside(image: Image, caplog: 
 
 def test_a_directory_that_fails_keeps_its_logs_unchanged(image: Image) -> None:
     disk = SimulatedDisk(1)
-    logs = make_logs(disk, "/a", "/b", background=Slow())
+    logs = make_logs(disk, "/a", "/b", background=ManualBackground())
     for topic in ("gone", "gone-too", "gone-as-well", "and-gone"):
         write(logs, topic, GONE)
     disk.fail_after(1)
@@ -80,7 +80,7 @@ def test_a_directory_that_fails_keeps_its_logs_unchanged(image: Image) -> None:
 
 def test_a_broker_survives_a_disk_that_fails_while_a_topic_is_deleted() -> None:
     disk = SimulatedDisk(1)
-    logs = make_logs(disk, "/a", "/b", background=Slow())
+    logs = make_logs(disk, "/a", "/b", background=ManualBackground())
     broker = Applied(partitions_of(logs))
     for name, topic_id in (("first", HELD), ("second", MOVED)):
         broker.apply(TopicRecord(name=name, topic_id=topic_id), replica(topic_id, ME))

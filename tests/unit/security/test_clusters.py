@@ -34,7 +34,7 @@ def secured_cluster(folder: Path, kinds: Mapping[int, type[ClusterNode]] | None 
     cluster = OttlaCluster(
         folder,
         roles=dict.fromkeys((1, 2, 3), BOTH),
-        kinds=kinds,
+        node_classes=kinds,
         broker_listeners=["REPLICATION"],
         settings={
             **LIGHT,
@@ -137,7 +137,7 @@ def test_a_node_with_a_wrong_secret_is_rejected(tmp_path: Path) -> None:
         wrong = login("plain.PlainLoginModule", username="node", password="guessed", user_node=SECRET)
         cluster.reconfigure({"listener.name.controller.plain.sasl.jaas.config": wrong}, 3)
         stranger.launch()
-        eventually(lambda: "Invalid username or password" in stranger.last_words(), "the node logs the reason")
+        eventually(lambda: "Invalid username or password" in stranger.log_tail(), "the node logs the reason")
         # It listens again where it was before it was noticed to be gone: then its session has to end first.
         eventually(lambda: in_service(cluster) == {1, 2}, "the node is out of service")
         cluster.kill(3)

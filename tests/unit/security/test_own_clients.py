@@ -29,7 +29,7 @@ from ottla.spark.connector.columns import TYPES
 from ottla.spark.connector.micro_batch_reader import plan_batch, read_range
 from ottla.spark.connector.option_values import OptionError
 from ottla.spark.connector.read_options import parse_read_options
-from tests.support.commands import ottla, refuses, says
+from tests.support.commands import run_command, run_failing_command, run_ottla
 from tests.unit.security.secured_node import BRIEF_MS, MECHANISMS, SecuredNode, login, login_of
 
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
@@ -294,16 +294,16 @@ def test_commands_take_the_settings_of_kafkas_tools(node: SecuredNode, topic: st
     def with_settings(settings: dict[str, str]) -> tuple[str, ...]:
         return ("topic", "list", "--command-config", config_file(tmp_path, settings))
 
-    assert topic in says(*with_settings(given), server=server)
-    refused = refuses("topic", "list", server=server)
+    assert topic in run_command(*with_settings(given), server=server)
+    refused = run_failing_command("topic", "list", server=server)
     assert "check security.protocol" in refused or "closed the connection" in refused
-    done = ottla(*with_settings(given | {"sasl.jaas.config": login_of("PLAIN", "bob")}), server=server)
+    done = run_ottla(*with_settings(given | {"sasl.jaas.config": login_of("PLAIN", "bob")}), server=server)
     assert (done.returncode, "PlainLoginModule does not support SCRAM-SHA-512" in done.stderr) == (2, True)
     wrong = given | {"sasl.jaas.config": login_of("SCRAM-SHA-512", "bob", "wrong")}
-    output = refuses(*with_settings(wrong), server=server)
+    output = run_failing_command(*with_settings(wrong), server=server)
     assert "rejected the credentials" in output
     assert "give your credentials with --command-config FILE" in output
-    done = ottla("topic", "list", "--command-config", str(tmp_path / "none"), server=server)
+    done = run_ottla("topic", "list", "--command-config", str(tmp_path / "none"), server=server)
     assert (done.returncode, "none cannot be read: No such file" in done.stderr) == (2, True)
 
 
@@ -312,12 +312,12 @@ def test_tables_store_no_passwords(node: SecuredNode, topic: str, tmp_path: Path
     server = given.pop("bootstrap.servers")
     file = config_file(tmp_path, given)
     home = ("--home", str(tmp_path / "home"))
-    says("table", "create", "orders", "--topic", topic, "--command-config", file, *home, server=server)
-    (described,) = json.loads(says("table", "describe", "orders", "--json", *home, server=server))
+    run_command("table", "create", "orders", "--topic", topic, "--command-config", file, *home, server=server)
+    (described,) = json.loads(run_command("table", "describe", "orders", "--json", *home, server=server))
     assert described["lag"] == 3
     assert "secret" not in (tmp_path / "home" / "definitions" / "orders.json").read_text()
     Path(file).unlink()
-    assert "ottla table alter orders --command-config FILE" in refuses(
+    assert "ottla table alter orders --command-config FILE" in run_failing_command(
         "table", "describe", "orders", *home, server=server
     )
-    says("table", "alter", "orders", "--command-config", config_file(tmp_path, given), *home, server=server)
+    run_command("table", "alter", "orders", "--command-config", config_file(tmp_path, given), *home, server=server)

@@ -56,14 +56,14 @@ def test_answers_keep_the_order_of_the_request(admin: Admin) -> None:
         resource(LOGGER, "1", (NAME, SET, "INFO")),
     )
     assert codes == [InvalidRequest.code, 0, InvalidRequest.code, UnknownTopicOrPartition.code, 0]
-    (forwarded,) = admin.asked
+    (forwarded,) = admin.controller_requests
     assert [each.resource_name for each in forwarded.resources] == ["t", "missing"]
 
 
 def test_a_request_without_work_for_the_controller_is_not_forwarded(admin: Admin) -> None:
     assert alter(admin, resource(LOGGER, "1", (NAME, SET, "INFO"))) == [0]
     assert alter(admin) == []
-    assert admin.asked == []
+    assert admin.controller_requests == []
 
 
 def test_log_levels_are_set_and_removed(admin: Admin) -> None:
@@ -83,7 +83,7 @@ def test_an_unknown_logger_changes_no_other_logger(admin: Admin) -> None:
 
 def test_a_brokers_settings_are_checked_before_they_are_stored(admin: Admin) -> None:
     assert alter(admin, resource(BROKER, "1", ("num.io.threads", SET, "1000"))) == [42]
-    assert admin.asked == []
+    assert admin.controller_requests == []
     assert alter(admin, resource(BROKER, "1", ("num.io.threads", SET, "16"))) == [0]
     assert dict(admin.image.broker_config(1)) == {"num.io.threads": "16"}
 
@@ -96,7 +96,7 @@ def test_appending_to_a_list_of_a_broker(admin: Admin) -> None:
 def test_a_resource_that_is_named_twice_is_refused(admin: Admin) -> None:
     same = resource(TOPIC, "t", ("retention.ms", SET, "5"))
     assert alter(admin, same, same) == [42, 42]
-    assert admin.asked == []
+    assert admin.controller_requests == []
 
 
 def test_an_unreachable_controller_fails_each_resource(admin: Admin) -> None:
@@ -127,4 +127,4 @@ def test_all_settings_are_replaced(admin: Admin) -> None:
 )
 def test_malformed_changes_are_not_forwarded(admin: Admin, changes: list[tuple[str, int, str | None]]) -> None:
     assert alter(admin, resource(TOPIC, "t", *changes)) == [42]
-    assert admin.asked == []
+    assert admin.controller_requests == []

@@ -74,7 +74,7 @@ def test_a_replica_moves_with_its_records_and_producers(broker: Broker) -> None:
     assert (where(broker), content(new), new is not old) == ("/two", data, True)
     assert (new.high_watermark, new.log_end_offset, new.epochs.entries) == (1600, 1600, old.epochs.entries)
     assert len(broker.moves) == 0
-    (asked,) = broker.asked
+    (asked,) = broker.controller_requests
     assert asked.directories[0].id == broker.logs.directories[1].meta.directory_id
 
 
@@ -115,7 +115,7 @@ def test_records_produced_during_the_move_are_copied(broker: Broker) -> None:
     move(broker, "/two")
     broker.append("t", 0, BIG)
     finish(broker)
-    assert (where(broker), broker.log("t").log_end_offset, len(broker.asked)) == ("/two", 2400, 1)
+    assert (where(broker), broker.log("t").log_end_offset, len(broker.controller_requests)) == ("/two", 2400, 1)
     broker.append("t", 0, BIG)
     assert broker.log("t").high_watermark == 2800
 

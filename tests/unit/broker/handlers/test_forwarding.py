@@ -54,8 +54,8 @@ def test_a_request_is_forwarded_and_the_controllers_answer_returned(admin: Admin
     request = api.request()
     for version in range(api.oldest, api.latest_stable + 1):
         assert admin.send(request, version).outcome == "answered"
-        assert type(admin.asked[-1]) is api.request
-    assert len(admin.asked) == api.latest_stable - api.oldest + 1
+        assert type(admin.controller_requests[-1]) is api.request
+    assert len(admin.controller_requests) == api.latest_stable - api.oldest + 1
     assert getattr(admin.ask(request, api.latest_stable), field) == 41
 
 
@@ -78,4 +78,4 @@ def test_changes_of_acls_are_forwarded(admin: Admin) -> None:
     wanted = DeleteAclsFilter(resource_type_filter=TOPIC, pattern_type_filter=ANY, operation=ANY, permission_type=ANY)
     assert [each.error_code for each in admin.ask(CreateAclsRequest(creations=[rule]), 3).results] == [0]
     assert [each.error_code for each in admin.ask(DeleteAclsRequest(filters=[wanted]), 3).filter_results] == [0]
-    assert [type(each) for each in admin.asked] == [CreateAclsRequest, DeleteAclsRequest]
+    assert [type(each) for each in admin.controller_requests] == [CreateAclsRequest, DeleteAclsRequest]

@@ -18,16 +18,16 @@ def ask(broker: Broker) -> InitProducerIdResponse:
 
 def test_each_id_is_given_once_over_many_blocks(broker: Broker) -> None:
     assert [ask(broker).producer_id for _ in range(2500)] == list(range(2500))
-    assert len(broker.asked) == 3
-    assert {(request.broker_id, request.broker_epoch) for request in broker.asked} == {(ME, BROKER_EPOCH)}
+    assert len(broker.controller_requests) == 3
+    assert {(request.broker_id, request.broker_epoch) for request in broker.controller_requests} == {(ME, BROKER_EPOCH)}
 
 
 def test_the_next_block_is_fetched_before_the_last_is_used_up(broker: Broker) -> None:
     for _ in range(900):
         ask(broker)
-    assert len(broker.asked) == 1
+    assert len(broker.controller_requests) == 1
     ask(broker)
-    assert len(broker.asked) == 2
+    assert len(broker.controller_requests) == 2
 
 
 def test_the_producer_retries_after_a_refusal(broker: Broker) -> None:

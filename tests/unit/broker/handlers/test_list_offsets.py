@@ -10,7 +10,7 @@ from ottla.protocol.messages.rpc.list_offsets import (
 )
 from ottla.protocol.wire.records import Record, build_batch
 from tests.support.broker import NOW_MS, Broker, Exchange
-from tests.support.logs_in_memory import Slow
+from tests.support.logs_in_memory import ManualBackground
 
 
 def batch(*delays: int, **how: object) -> bytearray:
@@ -96,7 +96,7 @@ class TestALongSearch:
         broker.append("t", 0, batch(60))
 
     def test_continues_in_a_thread(self) -> None:
-        background = Slow()
+        background = ManualBackground()
         broker = Broker(background=background)
         self.fill(broker)
         background.finish()
@@ -109,7 +109,7 @@ class TestALongSearch:
         broker.close()
 
     def test_is_void_when_the_leader_has_changed(self) -> None:
-        background = Slow()
+        background = ManualBackground()
         broker = Broker(background=background)
         self.fill(broker)
         background.finish()
@@ -121,7 +121,7 @@ class TestALongSearch:
         broker.close()
 
     def test_reports_corrupt_bytes(self) -> None:
-        background = Slow()
+        background = ManualBackground()
         broker = Broker(background=background)
         self.fill(broker)
         background.finish()
@@ -134,7 +134,7 @@ class TestALongSearch:
         broker.close()
 
     def test_is_answered_at_once_if_the_index_suffices(self) -> None:
-        background = Slow()
+        background = ManualBackground()
         broker = Broker(background=background)
         broker.create_topic("t")
         for number in range(60):

@@ -92,7 +92,7 @@ def test_a_leader_that_returns_before_it_is_fenced_is_named_again(broker: Broker
     lose_leader(broker)
     asked = broker.send(MetadataRequest(topics=None), 13)
     assert not asked.outcome
-    broker.dead.clear()
+    broker.unreachable_hosts.clear()
     broker.loop.run_until_complete(asyncio.sleep(WAIT_S * 2))
     assert asked.outcome
     assert partition(broker, 13).leader_id == 2
@@ -104,7 +104,7 @@ def lose_leader(broker: Broker, *, is_dead: bool = True) -> None:
     broker.create_topic("t", replicas=(1, 2), leader=2)
     broker.create_topic("other")
     if is_dead:
-        broker.dead.add("host2")
+        broker.unreachable_hosts.add("host2")
     broker.disconnected_brokers.append(2)
 
 

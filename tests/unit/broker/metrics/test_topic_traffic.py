@@ -12,7 +12,7 @@ from ottla.protocol.messages.rpc.produce import PartitionProduceResponse, Produc
 from ottla.replication.partitions import Partitions
 from ottla.storage.log.settings import LogSettings
 from tests.support.clock import Clock, runtime_on
-from tests.support.counting import lines_run
+from tests.support.counting import count_lines
 from tests.support.exposition import Exposition
 from tests.support.log_workbench import batch
 from tests.support.logs_in_memory import NOW_MS, make_logs
@@ -167,6 +167,6 @@ def test_deleted_topics_leave_nothing_and_each_costs_the_same() -> None:
         topics.measure_growth()
         topic = broker.partitions.image.topics[name]
         broker.apply(RemoveTopicRecord(topic_id=topic.id))
-        costs.append(lines_run(lambda topic=topic: topics.forget([topic])))  # type: ignore[misc]
+        costs.append(count_lines(lambda topic=topic: topics.forget([topic])))  # type: ignore[misc]
         assert f'topic="{name}"' not in render(topics.families())
     assert costs[-1] == costs[0]

@@ -14,7 +14,7 @@ from ottla.coordinators.groups.share.group import ShareGroup
 from ottla.coordinators.groups.state import GroupsState
 from ottla.metadata.image.changes import Changes
 from ottla.metadata.image.image import Image
-from tests.support.counting import lines_run
+from tests.support.counting import count_lines
 from tests.unit.coordinators.groups.consumer.world import topic
 
 NOW_MS = 1_700_000_000_000
@@ -63,7 +63,7 @@ def groups(kind: type[ConsumerGroup] | type[ShareGroup], number: int, topic_name
 def test_created_topics_are_not_looked_up_in_each_group(kind: type[ConsumerGroup] | type[ShareGroup]) -> None:
     behaviour, state = GroupsBehaviour(context), groups(kind, 200, "another")
     few, many = (
-        lines_run(lambda changes=changes: behaviour.on_metadata_changed(state, changes))  # type: ignore[misc]
+        count_lines(lambda changes=changes: behaviour.on_metadata_changed(state, changes))  # type: ignore[misc]
         for changes in (with_topics(10), with_topics(400))
     )
     assert many < 2 * few + 10 * 400
@@ -71,8 +71,8 @@ def test_created_topics_are_not_looked_up_in_each_group(kind: type[ConsumerGroup
 
 def test_all_shards_share_one_scan_of_created_partitions() -> None:
     behaviour, changes = GroupsBehaviour(context), with_topics(1, partitions=2_000)
-    first = lines_run(lambda: behaviour.on_metadata_changed(GroupsState(), changes))
-    others = lines_run(lambda: [behaviour.on_metadata_changed(GroupsState(), changes) for _ in range(49)])
+    first = count_lines(lambda: behaviour.on_metadata_changed(GroupsState(), changes))
+    others = count_lines(lambda: [behaviour.on_metadata_changed(GroupsState(), changes) for _ in range(49)])
     assert others < first
 
 

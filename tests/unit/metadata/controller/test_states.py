@@ -44,7 +44,7 @@ from ottla.protocol.messages.rpc.alter_partition_reassignments import (
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatResponse
 from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
-from tests.support.counting import lines_run
+from tests.support.counting import count_lines
 from tests.unit.metadata.controller.cluster import Cluster, directory, uuid
 from tests.unit.metadata.controller.test_random_walk import Walk
 from tests.unit.metadata.image.stories import replay
@@ -500,7 +500,7 @@ def test_replica_counts_cost_nothing_while_the_image_stays() -> None:
         tracker = StateTracker()
         tracker.follow(Changes.between(EMPTY, image))
         tracker.replica_counts()
-        again = lines_run(tracker.replica_counts)
+        again = count_lines(tracker.replica_counts)
         assert again < 15
         after = one_change(image)
         changes = Changes.between(image, after)
@@ -512,7 +512,7 @@ def test_replica_counts_cost_nothing_while_the_image_stays() -> None:
             tracker.replica_counts()
             tracker.partition_counts()
 
-        costs.append(lines_run(step))
+        costs.append(count_lines(step))
     assert costs[0] == costs[1]
     assert costs[0] < 200
 

@@ -7,7 +7,7 @@ import pytest
 
 from ottla.metadata.image.image import Image
 from ottla.protocol.messages.records.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
-from tests.support.counting import lines_run
+from tests.support.counting import count_lines
 from tests.unit.metadata.image.stories import replay, uuid
 
 
@@ -40,7 +40,7 @@ def change(image: Image) -> Image:
 @pytest.mark.parametrize("make", [lambda size: topic(1, size), topics], ids=["partitions", "topics"])
 def test_a_large_creation_is_linear(make: Callable[[int], list[object]]) -> None:
     replay(make(1))  # compiles the records' constructors
-    small, large = (lines_run(partial(replay, make(size))) for size in (200, 2000))
+    small, large = (count_lines(partial(replay, make(size))) for size in (200, 2000))
     assert large < 11 * small
 
 
@@ -52,7 +52,7 @@ def test_the_cost_of_a_change_does_not_depend_on_the_image(with_placement: bool)
         if with_placement:
             image.placement  # noqa: B018 (made, it is followed)
         change(image)  # compiles the record's constructor
-        costs.append(lines_run(partial(change, image)))
+        costs.append(count_lines(partial(change, image)))
     assert costs[0] == costs[1]
     assert costs[0] < 500
 
@@ -64,11 +64,11 @@ def test_only_a_used_placement_costs_time() -> None:
         if is_placed:
             image.placement  # noqa: B018 (made, it is followed)
         records = list(topic(7, partitions=500))
-        costs.append(lines_run(partial(replay, records, image)))
+        costs.append(count_lines(partial(replay, records, image)))
         after = replay(records, image)
     assert costs[1] - costs[0] < 50
-    assert lines_run(lambda: after.placement) > 500
-    assert lines_run(lambda: after.placement) < 10
+    assert count_lines(lambda: after.placement) > 500
+    assert count_lines(lambda: after.placement) < 10
 
 
 def test_a_change_copies_its_own_topic_only() -> None:

@@ -47,7 +47,7 @@ def is_fenced(cluster: OttlaCluster, node: int) -> bool:
 
 
 def has_topics(cluster: OttlaCluster, node: int, *names: str) -> bool:
-    return {*names} <= {each.name for each in cluster.ask(lambda admin: admin.topics(), at=node)}
+    return {*names} <= {each.name for each in cluster.ask(lambda admin: admin.topics(), node=node)}
 
 
 def creation(name: str, *, partitions: int = 1, replicas: int = 1) -> Callable[[Admin], Awaitable[CreatedTopic]]:
@@ -59,12 +59,12 @@ def test_any_node_of_three_answers_for_the_cluster(cluster: OttlaCluster) -> Non
     assert {member.id for member in quorum.members if member.is_voter} == {1, 2, 3}
     await_in_service(cluster, {1, 2, 3})
     for node in cluster.nodes:
-        made = cluster.ask(creation(f"t{node}", partitions=3, replicas=3), at=node)
+        made = cluster.ask(creation(f"t{node}", partitions=3, replicas=3), node=node)
         assert (made.partitions, made.replicas) == (3, 3)
     for node in cluster.nodes:
         eventually(partial(has_topics, cluster, node, "t1", "t2", "t3"), f"node {node} has all topics")
         with pytest.raises(TopicAlreadyExists):
-            cluster.ask(creation("t1"), at=node)
+            cluster.ask(creation("t1"), node=node)
 
 
 def test_requests_are_forwarded_to_the_active_controller(cluster: OttlaCluster) -> None:
@@ -75,9 +75,9 @@ def test_requests_are_forwarded_to_the_active_controller(cluster: OttlaCluster) 
     admin.create_partitions([NewPartitions("t", 4)])["t"].result(30)
     topic = ConfigResource(ResourceType.TOPIC, "t")
     cluster.ask(
-        lambda admin: admin.change_settings(topic, [("retention.ms", ConfigOperation.SET, "2000")]), at=elsewhere
+        lambda admin: admin.change_settings(topic, [("retention.ms", ConfigOperation.SET, "2000")]), node=elsewhere
     )
-    (retention,) = cluster.ask(lambda admin: admin.settings(topic, names=["retention.ms"]), at=elsewhere)
+    (retention,) = cluster.ask(lambda admin: admin.settings(topic, names=["retention.ms"]), node=elsewhere)
     assert retention.value in ("1000", "2000"), "a broker may hear of a change a little later"
     eventually(lambda: len(admin.list_topics("t", timeout=10).topics["t"].partitions) == 4, "it has four partitions")
     admin.delete_topics(["t"])["t"].result(30)
@@ -131,10 +131,10 @@ def test_a_suspended_controller_is_replaced(cluster: OttlaCluster) -> None:
     others = [node for node in cluster.nodes if node != old]
     cluster.pause(old)
     eventually(
-        lambda: cluster.ask(lambda admin: admin.quorum(), at=others[0], timeout_s=60).leader_id != old,
+        lambda: cluster.ask(lambda admin: admin.quorum(), node=others[0], timeout_s=60).leader_id != old,
         "another controller is active",
     )
-    cluster.ask(creation("meanwhile", replicas=2), at=others[1], timeout_s=60)
+    cluster.ask(creation("meanwhile", replicas=2), node=others[1], timeout_s=60)
     cluster.resume(old)
     eventually(partial(has_topics, cluster, old, "meanwhile"), "the old one has read what it missed")
     await_in_service(cluster, {1, 2, 3})
@@ -150,7 +150,7 @@ def test_separate_brokers_and_controllers_and_a_late_broker(tmp_path: Path) -> N
         cluster.start(6)
         await_in_service(cluster, {4, 5, 6})
         cluster.kill(quorum.leader_id)
-        made = cluster.ask(creation("t", partitions=6, replicas=3), at=6)
+        made = cluster.ask(creation("t", partitions=6, replicas=3), node=6)
         assert made.replicas == 3
 
 
@@ -164,7 +164,7 @@ def test_a_quorum_with_its_voters_in_the_log(tmp_path: Path) -> None:
     first.format("--standalone")
     cluster.nodes[2].format()
     with cluster.running():
-        cluster.ask(creation("t"), at=2)
+        cluster.ask(creation("t"), node=2)
         joins = {"controller.quorum.auto.join.enable": "true"}
         cluster.start(cluster.add(3, "controller", "--no-initial-controllers", **joins).id)
 
@@ -179,11 +179,9 @@ def test_a_broker_that_is_unregistered_while_it_runs_registers_again(tmp_path: P
     settings = {"broker.heartbeat.interval.ms": "200"}
     roles = {1: "controller", 2: "broker", 3: "broker"}
     with OttlaCluster(tmp_path, roles=roles, settings=settings).running() as cluster:
-        before = cluster.nodes[3].last_words().count("is registered with epoch")
-        cluster.ask(lambda admin: admin.cluster.send(UnregisterBrokerRequest(broker_id=3)), at=2)
-        eventually(
-            lambda: cluster.nodes[3].last_words().count("is registered with epoch") > before, "it has a new epoch"
-        )
+        before = cluster.nodes[3].log_tail().count("is registered with epoch")
+        cluster.ask(lambda admin: admin.cluster.send(UnregisterBrokerRequest(broker_id=3)), node=2)
+        eventually(lambda: cluster.nodes[3].log_tail().count("is registered with epoch") > before, "it has a new epoch")
         await_in_service(cluster, {2, 3})
 
 

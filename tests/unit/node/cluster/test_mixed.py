@@ -49,13 +49,15 @@ def round_trip(cluster: OttlaCluster, topic: str, partitions: int) -> None:
 @pytest.mark.parametrize("kafka", [1, 2], ids=["an Apache controller", "an Apache broker"])
 def test_brokers_register_with_controllers_of_the_other_implementation(tmp_path: Path, kafka: int) -> None:
     cluster = OttlaCluster(
-        tmp_path, roles={1: "controller", 2: "broker", 3: "broker"}, kinds={kafka: KafkaMember}, settings=LIGHT
+        tmp_path, roles={1: "controller", 2: "broker", 3: "broker"}, node_classes={kafka: KafkaMember}, settings=LIGHT
     )
     with cluster.running():
         eventually(lambda: in_service(cluster) == {2, 3}, "both brokers are in service")
         for node in (2, 3):
-            cluster.ask(creation(f"t{node}", partitions=4), at=node)
-        eventually(lambda: {"t2", "t3"} <= {each.name for each in cluster.ask(lambda admin: admin.topics(), at=3)}, "")
+            cluster.ask(creation(f"t{node}", partitions=4), node=node)
+        eventually(
+            lambda: {"t2", "t3"} <= {each.name for each in cluster.ask(lambda admin: admin.topics(), node=3)}, ""
+        )
         round_trip(cluster, "t2", 4)
         cluster.kill(2)
         eventually(lambda: in_service(cluster) == {3}, "the broker that died is fenced")
@@ -68,7 +70,7 @@ def test_a_mixed_quorum_elects_and_fails_over(tmp_path: Path, apaches: tuple[int
     cluster = OttlaCluster(
         tmp_path,
         roles=dict.fromkeys((1, 2, 3), BOTH),
-        kinds=dict.fromkeys(apaches, KafkaMember),
+        node_classes=dict.fromkeys(apaches, KafkaMember),
         settings={**LIGHT, "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"},
     )
     with cluster.running():
@@ -90,7 +92,9 @@ def test_a_mixed_quorum_elects_and_fails_over(tmp_path: Path, apaches: tuple[int
 
 def test_every_member_of_a_mixed_quorum_can_lead(tmp_path: Path) -> None:
     """Stop leaders until each member has led; metadata written under one exists under the next."""
-    cluster = OttlaCluster(tmp_path, roles={1: BOTH, 2: BOTH, 3: "controller"}, kinds={1: KafkaMember}, settings=LIGHT)
+    cluster = OttlaCluster(
+        tmp_path, roles={1: BOTH, 2: BOTH, 3: "controller"}, node_classes={1: KafkaMember}, settings=LIGHT
+    )
     with cluster.running():
         eventually(lambda: in_service(cluster) == {1, 2}, "all brokers are in service")
         kinds: set[type] = set()

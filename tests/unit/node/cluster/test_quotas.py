@@ -31,7 +31,7 @@ THROTTLING_QUOTA_EXCEEDED = 89
 def client_of(cluster: OttlaCluster, node: int) -> Iterator[Side]:
     """A connection to a broker."""
     its = cluster.nodes[node]
-    side = Side(f"node {node}", its.ports, its.last_words)
+    side = Side(f"node {node}", its.ports, its.log_tail)
     try:
         yield side
     finally:
@@ -97,7 +97,7 @@ def produced(cluster: OttlaCluster, leader: int) -> Any:
 @pytest.mark.parametrize("controller", [ClusterNode, KafkaMember], ids=["Ottla", "Kafka"])
 def test_automatic_topic_creation_is_charged_to_the_client(tmp_path: Path, controller: type[ClusterNode]) -> None:
     settings = {"auto.create.topics.enable": "true", "num.partitions": "8", "default.replication.factor": "1"}
-    with OttlaCluster(tmp_path, roles=ROLES, settings=settings, kinds={1: controller}).running() as cluster:
+    with OttlaCluster(tmp_path, roles=ROLES, settings=settings, node_classes={1: controller}).running() as cluster:
         set_quota(cluster, {"client-id": "curious"}, "controller_mutation_rate", 1.0)
         names = [f"named-{number}" for number in range(10)]
         topics = [MetadataRequestTopic(name=name) for name in names]

@@ -105,7 +105,7 @@ def test_a_suspended_leader_loses_leadership(tmp_path: Path) -> None:
 
 
 def _leader_seen_by(cluster: OttlaCluster, node: int) -> int:
-    return cluster.ask(lambda admin: admin.topic(TOPIC), at=node).partitions[0].leader
+    return cluster.ask(lambda admin: admin.topic(TOPIC), node=node).partitions[0].leader
 
 
 def test_a_lagging_follower_leaves_the_isr_and_rejoins(tmp_path: Path) -> None:
@@ -133,12 +133,12 @@ def test_a_lagging_follower_leaves_the_isr_and_rejoins(tmp_path: Path) -> None:
 
 
 def leaders_at(cluster: OttlaCluster, node: int) -> dict[int, int]:
-    found = cluster.ask(lambda admin: admin.topic(TOPIC), at=node)
+    found = cluster.ask(lambda admin: admin.topic(TOPIC), node=node)
     return {number: partition.leader for number, partition in found.partitions.items()}
 
 
 def isr_at(cluster: OttlaCluster, node: int) -> dict[int, set[int]]:
-    found = cluster.ask(lambda admin: admin.topic(TOPIC), at=node)
+    found = cluster.ask(lambda admin: admin.topic(TOPIC), node=node)
     return {number: {*partition.isr} for number, partition in found.partitions.items()}
 
 
@@ -202,7 +202,7 @@ def test_an_unclean_election_truncates_the_old_leaders_records(tmp_path: Path) -
 
         def elected() -> bool:
             """Retry: the broker may notice the lost leader before the controller does, which then holds no election."""
-            refused = cluster.ask(lambda admin: admin.elect_leaders([(TOPIC, 0)], unclean=True), at=3)
+            refused = cluster.ask(lambda admin: admin.elect_leaders([(TOPIC, 0)], unclean=True), node=3)
             assert refused == {(TOPIC, 0): None}
             return leaders_at(cluster, 3) == {0: 3}
 
@@ -217,8 +217,10 @@ def test_an_unclean_election_truncates_the_old_leaders_records(tmp_path: Path) -
 
 def test_leadership_moves_when_the_leaders_disk_fails(tmp_path: Path) -> None:
     disks = [tmp_path / "node2" / name for name in ("logs", "more")]
-    of_node = {2: {"log.dirs": ",".join(map(str, disks)), "metadata.log.dir": str(tmp_path / "node2" / "metadata")}}
-    cluster = OttlaCluster(tmp_path, roles=APART, settings=SETTINGS, of_node=of_node, tolerant=True)
+    node_settings = {
+        2: {"log.dirs": ",".join(map(str, disks)), "metadata.log.dir": str(tmp_path / "node2" / "metadata")}
+    }
+    cluster = OttlaCluster(tmp_path, roles=APART, settings=SETTINGS, node_settings=node_settings, tolerant=True)
     with cluster.running():
         settings = {"segment.bytes": str(1 << 20)}
         cluster.ask(lambda admin: admin.create_topic(TOPIC, assignment=[[2, 3, 4]] * 2, settings=settings))

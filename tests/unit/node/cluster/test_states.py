@@ -11,7 +11,7 @@ from urllib.request import urlopen
 from bench.harness.ports import free_port
 from confluent_kafka import Producer
 
-from tests.support.commands import says
+from tests.support.commands import run_command
 from tests.support.exposition import Exposition
 from tests.support.kafka_member import KafkaMember
 from tests.support.ottla_cluster import OttlaCluster, eventually
@@ -35,7 +35,9 @@ class Watched:
             folder,
             roles=roles,
             settings=SETTINGS,
-            of_node={number: {"ottla.metrics.listener": f"127.0.0.1:{port}"} for number, port in self.ports.items()},
+            node_settings={
+                number: {"ottla.metrics.listener": f"127.0.0.1:{port}"} for number, port in self.ports.items()
+            },
             **more,
         )
 
@@ -116,7 +118,7 @@ def delete(watched: Watched, name: str) -> None:
 
 def described(watched: Watched, name: str, at: int) -> tuple[str, dict[str, str]]:
     """Return the states of a topic's first partition and its replicas, from the command line."""
-    (topic,) = json.loads(says("topic", "describe", name, "--json", server=watched.cluster.nodes[at].address))
+    (topic,) = json.loads(run_command("topic", "describe", name, "--json", server=watched.cluster.nodes[at].address))
     partition = topic["partitions"][0]
     return partition["state"], partition["replica_states"]
 
@@ -207,7 +209,7 @@ def test_a_deletion_is_tracked_until_the_last_broker_returns(tmp_path: Path) -> 
 
 def test_ottlas_controller_tracks_deletions_on_kafkas_broker(tmp_path: Path) -> None:
     roles = {1: "controller", 2: "broker", KAFKA: "broker"}
-    watched = Watched(tmp_path, roles, kinds={KAFKA: KafkaMember})
+    watched = Watched(tmp_path, roles, node_classes={KAFKA: KafkaMember})
     with watched.cluster.running() as cluster:
         eventually(lambda: len(cluster.ask(lambda admin: admin.describe_cluster(fenced=False)).brokers) == 2, "service")
         for name in ("a", "b"):

@@ -13,7 +13,7 @@ from ottla.protocol.wire.batch import (
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.control import transaction_marker
 from ottla.protocol.wire.records import Record, build_batch, read_keys, read_records
-from tests.support.mock_broker import NOW, MockBroker, as_record, consume, various, write_with_librdkafka
+from tests.support.mock_broker import NOW, MockBroker, as_record, consume, various_records, write_with_librdkafka
 
 each_codec = pytest.mark.parametrize("codec", Compression)
 
@@ -22,7 +22,7 @@ each_codec = pytest.mark.parametrize("codec", Compression)
 def test_batches_of_librdkafka_are_read(mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"written-by-librdkafka-{codec.name}"
     mock_broker.create(topic)
-    written = various(1500)
+    written = various_records(1500)
     write_with_librdkafka(mock_broker, topic, codec, written)
 
     read: list[Record] = []
@@ -46,7 +46,7 @@ def test_batches_of_librdkafka_are_read(mock_broker: MockBroker, codec: Compress
 def test_librdkafka_reads_batches_of_ottla(mock_broker: MockBroker, codec: Compression) -> None:
     topic = f"built-by-ottla-{codec.name}"
     mock_broker.create(topic)
-    written = various(1500)
+    written = various_records(1500)
     for start in (0, 1, 700):
         part = written[start : {0: 1, 1: 700, 700: 1500}[start]]
         renumbered = [record._replace(offset=i) for i, record in enumerate(part)]
@@ -62,8 +62,8 @@ def test_librdkafka_reads_batches_of_ottla(mock_broker: MockBroker, codec: Compr
 def test_librdkafka_reads_every_compression_level(mock_broker: MockBroker, codec: Compression, level: int) -> None:
     topic = f"level-{level}-of-{codec.name}"
     mock_broker.create(topic)
-    mock_broker.produce(topic, build_batch(various(300), compression=codec, level=level))
-    assert [as_record(message) for message in consume(mock_broker, topic, 300)] == various(300)
+    mock_broker.produce(topic, build_batch(various_records(300), compression=codec, level=level))
+    assert [as_record(message) for message in consume(mock_broker, topic, 300)] == various_records(300)
 
 
 def test_librdkafka_sees_log_append_time_set_by_ottla(mock_broker: MockBroker) -> None:
@@ -87,7 +87,7 @@ def test_librdkafka_skips_transaction_markers(mock_broker: MockBroker) -> None:
 
 def test_stored_batches_are_returned_unchanged_but_for_the_offset(mock_broker: MockBroker) -> None:
     mock_broker.create("stored")
-    batch = build_batch(various(10))
+    batch = build_batch(various_records(10))
     for _ in range(2):
         mock_broker.produce("stored", batch)
     first, second = mock_broker.fetch_all("stored")

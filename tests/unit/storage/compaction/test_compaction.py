@@ -10,14 +10,14 @@ from ottla.storage.directories.logs import Logs
 from ottla.storage.log.partition_log import Isolation, PartitionLog
 from ottla.storage.log.reading import read
 from ottla.storage.log.settings import LogSettings
-from tests.support.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
+from tests.support.logs_in_memory import NOW_MS, TOPIC_ID, ManualBackground, batch, make_logs
 from tests.support.simulated_disk import SimulatedDisk
 
 COMPACTED = LogSettings(segment_bytes=400, compact=True, delete=False)
 
 
-def node() -> tuple[Logs, Compaction, Slow, SimulatedDisk]:
-    disk, background = SimulatedDisk(1), Slow()
+def node() -> tuple[Logs, Compaction, ManualBackground, SimulatedDisk]:
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/d", background=background)
     return logs, Compaction(logs, memory_bytes=1 << 20), background, disk
 

@@ -13,7 +13,7 @@ from ottla.storage.log.partition_log import Isolation, PartitionLog
 from ottla.storage.log.reading import read
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log.truncation import advance_log_start, truncate_to
-from tests.support.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
+from tests.support.logs_in_memory import NOW_MS, TOPIC_ID, ManualBackground, batch, make_logs
 from tests.support.simulated_disk import SimulatedDisk
 
 SETTINGS = LogSettings(segment_bytes=2000)
@@ -86,7 +86,7 @@ def test_the_mark_of_a_clean_stop_is_gone_once_the_node_runs_again() -> None:
 
 
 def test_a_deleted_log_is_removed_immediately_and_its_files_after_the_delay() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", background=background)
     log = create(logs, "t", 0)
     fill(log, 3)
@@ -103,7 +103,7 @@ def test_a_deleted_log_is_removed_immediately_and_its_files_after_the_delay() ->
 @pytest.mark.parametrize("is_flushed", [False, True], ids=["idle", "while it is synced"])
 def test_a_deleted_log_has_no_file_open(is_flushed: bool) -> None:
     """A file that somebody has open takes room on the disk, whatever it is called."""
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", background=background)
     log = create(logs, "t", 0)  # referred to until the end, as others may do for long
     fill(log, 300)
@@ -120,7 +120,7 @@ def test_a_deleted_log_has_no_file_open(is_flushed: bool) -> None:
 
 
 def test_a_stray_log_has_no_open_files() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", background=background)
     log = create(logs, "t", 0)
     fill(log, 3)
@@ -132,18 +132,18 @@ def test_a_stray_log_has_no_open_files() -> None:
 
 def test_deletions_that_a_stop_interrupted_are_finished_at_the_next_start() -> None:
     disk = SimulatedDisk(1)
-    logs = make_logs(disk, "/a", background=Slow())
+    logs = make_logs(disk, "/a", background=ManualBackground())
     fill(create(logs, "t", 0), 3)
     logs.delete("t", 0)
     assert len(disk.names("/a")) == 1
-    background = Slow()
+    background = ManualBackground()
     make_logs(disk, "/a", background=background)
     background.pass_time(0)
     assert disk.names("/a") == []
 
 
 def test_a_log_moves_to_another_directory_by_a_future_log() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", "/b", background=background)
     log = create(logs, "t", 0, directory_id=bytes(15) + b"\x01")
     fill(log, 10)
@@ -238,7 +238,7 @@ def test_a_truncation_lowers_the_recovery_point_on_disk_before_anything_else_is_
 
 
 def test_a_checkpoint_made_before_a_truncation_does_not_overwrite_the_one_after_it() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", background=background)
     log = create(logs, "t", 0)
     fill(log, 20)
@@ -251,7 +251,7 @@ def test_a_checkpoint_made_before_a_truncation_does_not_overwrite_the_one_after_
 
 
 def test_a_sync_under_way_during_a_truncation_proves_nothing() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     log = create(make_logs(disk, "/a", background=background), "t", 0)
     fill(log, 20)
     log.flusher.start()
@@ -263,7 +263,7 @@ def test_a_sync_under_way_during_a_truncation_proves_nothing() -> None:
 
 
 def test_logs_are_synced_by_time_and_by_number_of_records() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", background=background)
     log = create(logs, "t", 0)
     log.settings = replace(SETTINGS, flush_ms=1000)
@@ -288,7 +288,7 @@ def test_logs_are_synced_by_time_and_by_number_of_records() -> None:
 
 
 def test_actions_run_once_their_offset_is_durable() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     log = create(make_logs(disk, "/a", background=background), "t", 0)
     called: list[str] = []
     fill(log, 2)

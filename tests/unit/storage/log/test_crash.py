@@ -37,7 +37,7 @@ from tests.support.log_workbench import (
     check_consistent,
     fetch_all,
     producers_of,
-    stored,
+    stored_batches,
 )
 from tests.support.simulated_disk import PowerLoss, SimulatedDisk, Survival
 from tests.unit.storage.log import crash_writer
@@ -255,7 +255,7 @@ class Run:
 
     def check(self) -> None:
         check_consistent(self.log)
-        found = [data for _, _, _, data in stored(self.log)]
+        found = [data for _, _, _, data in stored_batches(self.log)]
         everything = [bytes(data) for data in self.content]
         first = everything.index(found[0]) if found else len(everything)
         assert found == everything[first : first + len(found)], "what is found was not written like this"
@@ -338,7 +338,7 @@ def test_after_power_loss_the_log_is_a_prefix_of_what_was_appended(seed: int) ->
         run.recover()
     run.go_on(10)
     check_consistent(run.log)
-    for _, _, _, data in list(stored(run.log))[-1:]:
+    for _, _, _, data in list(stored_batches(run.log))[-1:]:
         assert data == bytes(run.content[-1])
 
 
@@ -357,13 +357,13 @@ def sector_batch(fill: bytes, base_offset: int, epoch: int) -> bytearray:
 @pytest.mark.parametrize("seed", range(20))
 def test_a_truncated_tail_never_mixes_with_new_records(survival: Survival, seed: int) -> None:
     bench = Bench(LogSettings(), disk=SimulatedDisk(seed))
-    bench.fetched(*[sector_batch(b"o", offset, 1) for offset in range(10)])
+    bench.append_fetched(*[sector_batch(b"o", offset, 1) for offset in range(10)])
     bench.log.flusher.start()
     bench.truncate(3)
-    bench.fetched(*[sector_batch(b"n", offset, 2) for offset in range(3, 10)])
+    bench.append_fetched(*[sector_batch(b"n", offset, 2) for offset in range(3, 10)])
     bench.disk = bench.simulated.crash(survival)
     bench.reopen(clean=False, recovery_point=3)
-    epochs = [header.leader_epoch for _, _, header, _ in stored(bench.log)]
+    epochs = [header.leader_epoch for _, _, header, _ in stored_batches(bench.log)]
     assert epochs == [1, 1, 1] + [2] * (len(epochs) - 3)
     check_consistent(bench.log)
 
@@ -372,16 +372,16 @@ def test_a_truncated_tail_never_mixes_with_new_records(survival: Survival, seed:
 def test_truncated_segments_never_follow_new_ones(seed: int) -> None:
     random = Random(seed)
     bench = Bench(LogSettings(segment_bytes=2 * SECTOR_BATCH, file_delete_delay_ms=0), disk=SimulatedDisk(seed))
-    bench.fetched(*[sector_batch(b"o", offset, 1) for offset in range(10)])
+    bench.append_fetched(*[sector_batch(b"o", offset, 1) for offset in range(10)])
     bench.log.flusher.start()
     cut = random.randrange(1, 9)
     bench.simulated.crash_after(random.randint(1, 60))
     with suppress(PowerLoss):
         bench.truncate(cut)
-        bench.fetched(*[sector_batch(b"n", offset, 2) for offset in range(cut, 10)])
+        bench.append_fetched(*[sector_batch(b"n", offset, 2) for offset in range(cut, 10)])
     bench.disk = bench.simulated.crash()
     bench.reopen(clean=False, recovery_point=cut)
-    headers = [header for _, _, header, _ in stored(bench.log)]
+    headers = [header for _, _, header, _ in stored_batches(bench.log)]
     assert [header.base_offset for header in headers] == list(range(len(headers)))
     assert len(headers) >= cut
     epochs = [header.leader_epoch for header in headers]
@@ -394,7 +394,7 @@ def test_a_segment_whose_predecessor_lost_its_end_is_dropped() -> None:
         bench.append(count=2)
     assert len(bench.log.segments) > 2
     first, second = bench.log.segments[:2]
-    first.cut(list(stored(bench.log))[1].position)  # at a batch's start: nothing is torn
+    first.cut(list(stored_batches(bench.log))[1].position)  # at a batch's start: nothing is torn
     bench.reopen(clean=False, recovery_point=0)
     assert bench.log.log_end_offset < second.base_offset
     assert len(bench.log.segments) == 1
@@ -447,12 +447,14 @@ def test_after_sigkill_everything_written_is_there(tmp_path: Path) -> None:
                     synced = int(offset)
         log = crash_writer.open_or_create(str(directory), clean=False, recovery_point=synced)
         check_consistent(log)
-        found = [(header.base_offset, crash_writer.digest(data)) for _, _, header, data in stored(log)]
+        found = [(header.base_offset, crash_writer.digest(data)) for _, _, header, data in stored_batches(log)]
         # At the most the last one of each round was written, but not reported before the end came.
         assert set(reported) <= set(found)
         assert len(found) <= len(reported) + 1
         reported = found
-        assert producers_of(log) == {p.producer_id: tuple(p.saved()) for p in replay([b for *_, b in stored(log)])}
+        assert producers_of(log) == {
+            p.producer_id: tuple(p.saved()) for p in replay([b for *_, b in stored_batches(log)])
+        }
         log.close()
     assert len(reported) > 100
     assert len(fetch_all(log)) > 100

@@ -15,7 +15,7 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log.truncation import truncate_fully
 from ottla.storage.threads import Threads
-from tests.support.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
+from tests.support.logs_in_memory import NOW_MS, TOPIC_ID, ManualBackground, batch, make_logs
 from tests.support.simulated_disk import PowerLoss, SimulatedDisk, Survival
 
 FILES = ["00000000000000000000.index", "00000000000000000000.log", "00000000000000000000.timeindex"]
@@ -31,7 +31,7 @@ def append(log: PartitionLog, value: bytes = b"v") -> None:
 
 
 def test_files_are_made_in_the_background_and_none_is_kept_open() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", background=background)
     log = create(logs, settings=LogSettings(segment_bytes=4096, preallocate=True))
     assert disk.names("/a") == []
@@ -47,7 +47,7 @@ def test_whatever_a_crash_leaves_of_the_first_append_its_topics_id_is_there(surv
     seen = 0
     for calls in range(1, 40):
         disk = SimulatedDisk(calls)
-        log = create(make_logs(disk, "/a", background=Slow()))
+        log = create(make_logs(disk, "/a", background=ManualBackground()))
         disk.crash_after(calls)
         with suppress(PowerLoss):
             append(log)
@@ -60,8 +60,8 @@ def test_whatever_a_crash_leaves_of_the_first_append_its_topics_id_is_there(surv
 
 def test_a_crash_before_creation_leaves_nothing_and_the_log_is_created_again() -> None:
     disk = SimulatedDisk(1)
-    create(make_logs(disk, "/a", background=Slow()))
-    logs = make_logs(disk.crash(), "/a", background=Slow())
+    create(make_logs(disk, "/a", background=ManualBackground()))
+    logs = make_logs(disk.crash(), "/a", background=ManualBackground())
     assert logs.get("t", 0) is None
     log = create(logs)
     append(log)
@@ -69,7 +69,7 @@ def test_a_crash_before_creation_leaves_nothing_and_the_log_is_created_again() -
 
 
 def test_a_planned_log_that_is_deleted_leaves_nothing() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", background=background)
     create(logs)
     logs.delete("t", 0)
@@ -83,7 +83,7 @@ def test_a_planned_log_that_is_deleted_leaves_nothing() -> None:
 
 def test_closing_rolling_and_truncating_create_the_files() -> None:
     disk = SimulatedDisk(1)
-    logs = make_logs(disk, "/a", background=Slow())
+    logs = make_logs(disk, "/a", background=ManualBackground())
     stopped, rolled, emptied = (create(logs, partition) for partition in range(3))
     rolled.roll(NOW_MS, 7)
     truncate_fully(emptied, 5, now_ms=NOW_MS)
@@ -94,7 +94,7 @@ def test_closing_rolling_and_truncating_create_the_files() -> None:
 
 
 def test_a_directory_in_which_logs_cannot_be_created_goes_offline() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", background=background)
     create(logs)
     disk.fail_after(2, errno.ENOSPC)
@@ -104,7 +104,7 @@ def test_a_directory_in_which_logs_cannot_be_created_goes_offline() -> None:
 
 
 def test_renames_of_deleted_logs_are_synced_together() -> None:
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/a", background=background)
     for partition in range(10):
         append(create(logs, partition))

@@ -26,7 +26,7 @@ from tests.support.log_workbench import (
     batch,
     check_consistent,
     producers_of,
-    stored,
+    stored_batches,
 )
 from tests.support.simulated_disk import SimulatedDisk
 
@@ -44,7 +44,7 @@ def state(bench: Bench) -> dict[str, object]:
         "aborted": aborted_of(log),
         "times": [(segment.max_timestamp, segment.offset_of_max_timestamp) for segment in log.segments],
         "bases": [segment.base_offset for segment in log.segments],
-        "batches": [data for _, _, _, data in stored(log)],
+        "batches": [data for _, _, _, data in stored_batches(log)],
     }
 
 
@@ -199,18 +199,18 @@ class TestDamage:
 
     def test_epochs_of_truncated_batches_do_not_come_back(self) -> None:
         bench = Bench()
-        bench.fetched(batch(b"a", base_offset=0, leader_epoch=1))
+        bench.append_fetched(batch(b"a", base_offset=0, leader_epoch=1))
         bench.append(epoch=5)
         bench.log.flusher.start()
         bench.truncate(1)
         # Two unclean elections later: the new leader has more records of the old epoch.
-        bench.fetched(batch(b"b", base_offset=1, leader_epoch=1), batch(b"c", base_offset=2, leader_epoch=6))
+        bench.append_fetched(batch(b"b", base_offset=1, leader_epoch=1), batch(b"c", base_offset=2, leader_epoch=6))
         bench.reopen(clean=False, recovery_point=1)
         assert list(bench.log.epochs.entries) == [(1, 0), (6, 2)]
 
     @pytest.mark.parametrize("where", [0, 8, 16, 20, 30, 70])
     def test_bytes_behind_the_recovery_point_that_are_wrong_end_the_log(self, bench: Bench, where: int) -> None:
-        found = list(stored(bench.log))[-3]
+        found = list(stored_batches(bench.log))[-3]
         disk = bench.simulated
         file = disk.open(found.segment.path(LOG_SUFFIX))
         disk.pwrite(file, b"\xff\xff\xff\xff", found.position + where)
@@ -247,7 +247,7 @@ class TestDamage:
     def test_bytes_before_the_recovery_point_that_are_wrong_are_never_dropped(
         self, bench: Bench, where: int, clean: bool
     ) -> None:
-        found = list(stored(bench.log))[-3]
+        found = list(stored_batches(bench.log))[-3]
         bench.log.close()
         size = bench.log.size
         disk = bench.simulated
@@ -261,7 +261,7 @@ class TestDamage:
         assert bench.log.size == size
 
     def test_an_incomplete_batch_ends_the_log(self, bench: Bench) -> None:
-        found = list(stored(bench.log))[-1]
+        found = list(stored_batches(bench.log))[-1]
         for size in range(found.position + 1, found.position + found.header.size_bytes, 7):
             bench.log.segments[-1].cut(size)
             bench.reopen(clean=False, recovery_point=0)
@@ -297,7 +297,7 @@ class TestDamage:
     def test_gaps_that_compaction_left_are_no_damage_where_they_are_synced(self, bench: Bench) -> None:
         bench.log.close()
         first, second = bench.log.segments[:2]
-        first.truncate(list(stored(bench.log))[2].position, 3)
+        first.truncate(list(stored_batches(bench.log))[2].position, 3)
         first.finish()
         end = bench.log.log_end_offset
         bench.reopen(clean=False, recovery_point=second.base_offset)
@@ -382,7 +382,7 @@ def rebuild(again: Bench, bench: Bench) -> int:
             again.log.roll(NOW)
         again.log.settings = LogSettings()
         for _, _, block, at in segment.batches():
-            again.fetched(block[at:][: int.from_bytes(block[at + 8 : at + 12]) + 12])
+            again.append_fetched(block[at:][: int.from_bytes(block[at + 8 : at + 12]) + 12])
     again.log.close()
     return again.log.segments[2].base_offset
 

@@ -24,9 +24,9 @@ from tests.support.log_workbench import (
     batch,
     check_consistent,
     producers_of,
-    stored,
+    stored_batches,
 )
-from tests.support.logs_in_memory import Slow
+from tests.support.logs_in_memory import ManualBackground
 from tests.support.simulated_disk import SimulatedDisk
 
 WIDE = 3_000_000_000
@@ -42,7 +42,7 @@ class TestLeader:
     def test_batches_get_offsets_and_the_leaders_epoch(self, bench: Bench) -> None:
         assert bench.append(count=3)[:2] == (0, 2)
         assert bench.append(count=1, epoch=4)[:2] == (3, 3)
-        headers = [header for _, _, header, _ in stored(bench.log)]
+        headers = [header for _, _, header, _ in stored_batches(bench.log)]
         assert [(header.base_offset, header.leader_epoch) for header in headers] == [(0, 0), (3, 4)]
         assert list(bench.log.epochs.entries) == [(0, 0), (4, 3)]
         check_consistent(bench.log)
@@ -56,7 +56,7 @@ class TestLeader:
     def test_the_bytes_stay_as_they_came(self, bench: Bench) -> None:
         sent = batch(b"a", b"b", timestamps=[NOW, NOW + 5])
         bench.append(bytearray(sent))
-        (found,) = stored(bench.log)
+        (found,) = stored_batches(bench.log)
         assert found.data[16:] == sent[16:]
 
     def test_with_create_time_no_append_time_is_told(self, bench: Bench) -> None:
@@ -66,7 +66,7 @@ class TestLeader:
         bench = Bench(LogSettings(message_timestamp_type=TimestampType.LOG_APPEND))
         appended = bench.append(batch(b"a", timestamps=5, producer=Producer(1, 0)))
         assert appended.append_time_ms == NOW
-        (found,) = stored(bench.log)
+        (found,) = stored_batches(bench.log)
         assert (found.header.max_timestamp, found.header.timestamp_type) == (NOW, TimestampType.LOG_APPEND)
         bench.now_ms += 100
         again = bench.append(batch(b"a", timestamps=5, producer=Producer(1, 0)))
@@ -181,8 +181,8 @@ class TestRolling:
 
     def test_offsets_more_than_31_bits_apart_are_in_different_segments(self) -> None:
         bench = Bench(LogSettings(index_interval_bytes=0))
-        bench.fetched(batch(b"a", base_offset=0, leader_epoch=0))
-        bench.fetched(
+        bench.append_fetched(batch(b"a", base_offset=0, leader_epoch=0))
+        bench.append_fetched(
             batch(b"b", base_offset=WIDE, leader_epoch=0),
             batch(b"c", base_offset=WIDE + 1, leader_epoch=0),
             batch(b"d", base_offset=2 * WIDE, leader_epoch=0),
@@ -198,7 +198,7 @@ class TestRolling:
     def test_an_empty_log_takes_a_batch_from_far_behind_its_end(self) -> None:
         bench = Bench(LogSettings(index_interval_bytes=0))
         for offset in (WIDE, WIDE + 1, WIDE + 2):
-            bench.fetched(batch(b"b", base_offset=offset, leader_epoch=0))
+            bench.append_fetched(batch(b"b", base_offset=offset, leader_epoch=0))
         assert bench.values() == [b"b"] * 3
         check_consistent(bench.log)
 
@@ -221,7 +221,9 @@ class TestRolling:
 
 class TestFollower:
     def test_offsets_and_epochs_are_the_leaders(self, bench: Bench) -> None:
-        bench.fetched(batch(b"a", b"b", base_offset=4, leader_epoch=2), batch(b"c", base_offset=9, leader_epoch=3))
+        bench.append_fetched(
+            batch(b"a", b"b", base_offset=4, leader_epoch=2), batch(b"c", base_offset=9, leader_epoch=3)
+        )
         assert bench.values() == [b"a", b"b", b"c"]
         assert bench.log.log_end_offset == 10
         assert list(bench.log.epochs.entries) == [(2, 4), (3, 9)]
@@ -230,39 +232,39 @@ class TestFollower:
     @pytest.mark.parametrize("tail", [1, 20, 61, 80])
     def test_an_incomplete_batch_is_left_for_the_next_fetch(self, bench: Bench, tail: int) -> None:
         whole, more = batch(b"a", base_offset=0, leader_epoch=0), batch(bytes(30), base_offset=1, leader_epoch=0)
-        assert bench.fetched(whole, more[:tail]) == len(whole)
-        assert bench.fetched(more) == len(more)
+        assert bench.append_fetched(whole, more[:tail]) == len(whole)
+        assert bench.append_fetched(more) == len(more)
         assert bench.log.log_end_offset == 2
-        assert bench.fetched(b"") == 0
+        assert bench.append_fetched(b"") == 0
 
     @pytest.mark.parametrize(("offset", "epoch"), [(1, 5), (3, 4)], ids=["offset", "epoch"])
     def test_descending_offsets_or_epochs_are_rejected_as_a_whole(self, bench: Bench, offset: int, epoch: int) -> None:
-        bench.fetched(batch(b"a", base_offset=1, leader_epoch=5))
+        bench.append_fetched(batch(b"a", base_offset=1, leader_epoch=5))
         good = batch(b"b", base_offset=2, leader_epoch=5)
         with pytest.raises(CorruptBatch):
-            bench.fetched(good, batch(b"c", base_offset=offset, leader_epoch=epoch))
+            bench.append_fetched(good, batch(b"c", base_offset=offset, leader_epoch=epoch))
         assert bench.log.log_end_offset == 2
-        bench.fetched(good)
+        bench.append_fetched(good)
         check_consistent(bench.log)
 
     def test_a_flipped_bit_rejects_the_whole_file(self, bench: Bench) -> None:
         bad = batch(b"a", base_offset=1, leader_epoch=0)
         bad[-2] ^= 1
         with pytest.raises(CorruptBatch):
-            bench.fetched(batch(b"a", base_offset=0, leader_epoch=0), bad)
+            bench.append_fetched(batch(b"a", base_offset=0, leader_epoch=0), bad)
         assert bench.log.size == 0
 
     def test_more_than_a_segment_holds_is_spread_over_several(self, bench: Bench) -> None:
         many = [batch(bytes(200), base_offset=offset, leader_epoch=0) for offset in range(20)]
-        assert bench.fetched(*many) == sum(map(len, many))
+        assert bench.append_fetched(*many) == sum(map(len, many))
         assert len(bench.log.segments) == 7
         assert all(segment.size <= 1000 for segment in bench.log.segments)
         check_consistent(bench.log)
 
     def test_a_batch_that_a_leader_with_larger_segments_took_is_taken(self, bench: Bench) -> None:
         bench.append()
-        bench.fetched(batch(bytes(2000), base_offset=1, leader_epoch=0))
-        bench.fetched(batch(b"a", base_offset=2, leader_epoch=0))
+        bench.append_fetched(batch(bytes(2000), base_offset=1, leader_epoch=0))
+        bench.append_fetched(batch(b"a", base_offset=2, leader_epoch=0))
         assert [segment.base_offset for segment in bench.log.segments] == [0, 1, 2]
 
     def test_markers_end_transactions_as_on_the_leader(self, bench: Bench) -> None:
@@ -271,18 +273,18 @@ class TestFollower:
             leader.append(batch(b"a", producer=Producer(producer_id, 0, transactional=True)))
         leader.mark(2, commit=False)
         leader.mark(1, commit=True)
-        bench.fetched(*[data for _, _, _, data in stored(leader.log)])
+        bench.append_fetched(*[data for _, _, _, data in stored_batches(leader.log)])
         assert producers_of(bench.log) == producers_of(leader.log)
         assert aborted_of(bench.log) == aborted_of(leader.log)
 
     def test_a_batch_that_does_not_fit_its_producer_leaves_the_log_as_it_was(self, bench: Bench) -> None:
-        bench.fetched(batch(b"a", base_offset=0, leader_epoch=0, producer=Producer(1, 0, transactional=True)))
+        bench.append_fetched(batch(b"a", base_offset=0, leader_epoch=0, producer=Producer(1, 0, transactional=True)))
         outside = batch(b"b", base_offset=2, leader_epoch=0, producer=Producer(1, 1))
         with pytest.raises(InvalidTxnState):
-            bench.fetched(batch(b"c", base_offset=1, leader_epoch=0), outside)
+            bench.append_fetched(batch(b"c", base_offset=1, leader_epoch=0), outside)
         assert bench.log.log_end_offset == 2, "the good batch before it stays"
         check_consistent(bench.log)
-        bench.fetched(batch(b"d", base_offset=2, leader_epoch=0))
+        bench.append_fetched(batch(b"d", base_offset=2, leader_epoch=0))
         check_consistent(bench.log)
 
 
@@ -296,7 +298,7 @@ class TestFlushing:
 
     def test_followers_and_markers_count_too(self) -> None:
         bench = Bench(LogSettings(flush_messages=1))
-        bench.fetched(batch(b"a", b"b", base_offset=0, leader_epoch=0))
+        bench.append_fetched(batch(b"a", b"b", base_offset=0, leader_epoch=0))
         assert bench.log.recovery_point == 2
         bench.mark(1, commit=True)
         assert bench.log.recovery_point == 3
@@ -359,8 +361,8 @@ class TestFlushing:
             bench.log.close()
 
 
-def slow_log() -> tuple[Slow, PartitionLog]:
-    slow = Slow()
+def slow_log() -> tuple[ManualBackground, PartitionLog]:
+    slow = ManualBackground()
     environment = LogEnvironment(disk=SimulatedDisk(1), background=slow)
     return slow, create_log(environment, "/d", "t", 0, LogSettings(), now_ms=NOW)
 
@@ -384,7 +386,7 @@ def append_block(bench: Bench) -> None:
         base_offset=end,
         leader_epoch=3,
     )
-    bench.fetched(marker, batch(bytes(400), base_offset=end + 1, leader_epoch=3))
+    bench.append_fetched(marker, batch(bytes(400), base_offset=end + 1, leader_epoch=3))
 
 
 def roll(bench: Bench) -> None:
@@ -415,9 +417,9 @@ class TestFailingDisk:
             if bench.log.log_end_offset == before[0]:
                 act(bench)
             check_consistent(bench.log)
-            found = [header.base_offset for _, _, header, _ in stored(bench.log)]
+            found = [header.base_offset for _, _, header, _ in stored_batches(bench.log)]
             bench.reopen(clean=False)
-            assert [header.base_offset for _, _, header, _ in stored(bench.log)] == found
+            assert [header.base_offset for _, _, header, _ in stored_batches(bench.log)] == found
 
     def test_no_file_stays_open(self, bench: Bench) -> None:
         for _ in range(30):
@@ -428,5 +430,5 @@ class TestFailingDisk:
 
 def test_headers_are_read_back(bench: Bench) -> None:
     bench.append(batch(b"a", producer=Producer(3, 0)))
-    (found,) = stored(bench.log)
+    (found,) = stored_batches(bench.log)
     assert read_header(found.data).producer_id == 3

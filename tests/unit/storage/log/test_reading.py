@@ -28,7 +28,7 @@ from tests.support.log_workbench import (
     content,
     fetch_all,
     first_location,
-    stored,
+    stored_batches,
 )
 
 
@@ -56,7 +56,7 @@ class TestByOffset:
         assert first_offsets(bench, 0, 1) == [0]
 
     def test_no_more_bytes_than_asked_for(self, bench: Bench) -> None:
-        size = next(iter(stored(bench.log))).header.size_bytes
+        size = next(iter(stored_batches(bench.log))).header.size_bytes
         for max_bytes in range(size, 5 * size, 17):
             found = read(bench.log, 0, max_bytes, Isolation.LOG_END).records
             assert found is not None
@@ -87,14 +87,14 @@ class TestByOffset:
     def test_gaps_are_stepped_over(self) -> None:
         bench = Bench()
         for offset in range(0, 200, 10):
-            bench.fetched(batch(b"a", b"b", base_offset=offset, leader_epoch=0))
+            bench.append_fetched(batch(b"a", b"b", base_offset=offset, leader_epoch=0))
         for offset in range(192):
             expected = next(base for base in range(0, 200, 10) if base + 1 >= offset)
             assert first_offsets(bench, offset, 1) == [expected]
 
     def test_a_compacted_end_of_a_segment_is_stepped_over(self, bench: Bench) -> None:
         first, second = bench.log.segments[:2]
-        first.truncate(list(stored(bench.log))[1].position, 3)
+        first.truncate(list(stored_batches(bench.log))[1].position, 3)
         assert first_offsets(bench, 4, 1) == [second.base_offset]
         assert available_bytes(bench.log, 4, Isolation.LOG_END, enough=10) == second.size
 
@@ -110,7 +110,7 @@ class TestLimits:
                 found = [r.offset for r in fetch_all(bench.log, offset, Isolation.HIGH_WATERMARK, max_bytes=400)]
                 assert found == list(range(offset, mark))
             assert available_bytes(bench.log, 0, Isolation.HIGH_WATERMARK, enough=1 << 30) == sum(
-                header.size_bytes for _, _, header, _ in stored(bench.log) if header.last_offset < mark
+                header.size_bytes for _, _, header, _ in stored_batches(bench.log) if header.last_offset < mark
             )
 
     def test_a_limit_that_moves_back_is_found_again(self) -> None:

@@ -8,15 +8,15 @@ from ottla.storage.log.partition_log import PartitionLog
 from ottla.storage.log.retention import remove_expired
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log.truncation import advance_log_start
-from tests.support.logs_in_memory import NOW_MS, TOPIC_ID, Slow, batch, make_logs
+from tests.support.logs_in_memory import NOW_MS, TOPIC_ID, ManualBackground, batch, make_logs
 from tests.support.simulated_disk import SimulatedDisk
 
 HOUR_MS = 3_600_000
 
 
-def log_of_hours(hours: int, **settings: int | bool) -> tuple[PartitionLog, SimulatedDisk, Slow]:
+def log_of_hours(hours: int, **settings: int | bool) -> tuple[PartitionLog, SimulatedDisk, ManualBackground]:
     """A log with a segment of one batch for each hour up to now, all of it below the high watermark."""
-    disk, background = SimulatedDisk(1), Slow()
+    disk, background = SimulatedDisk(1), ManualBackground()
     logs = make_logs(disk, "/d", background=background)
     given = replace(LogSettings(segment_bytes=200, retention_ms=-1), **settings)  # type: ignore[arg-type]
     log = logs.create("t", 0, given, topic_id=TOPIC_ID, now_ms=NOW_MS)

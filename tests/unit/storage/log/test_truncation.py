@@ -18,9 +18,9 @@ from tests.support.log_workbench import (
     batch,
     check_consistent,
     producers_of,
-    stored,
+    stored_batches,
 )
-from tests.support.logs_in_memory import Slow
+from tests.support.logs_in_memory import ManualBackground
 from tests.support.simulated_disk import SimulatedDisk
 
 
@@ -41,9 +41,9 @@ def grow(bench: Bench, rounds: int) -> None:
 def rebuilt(upto: int) -> Bench:
     """The same log, as if the rest had never been appended."""
     bench, full = Bench(LogSettings()), grown()
-    for _, _, header, data in stored(full.log):
+    for _, _, header, data in stored_batches(full.log):
         if header.last_offset < upto:
-            bench.fetched(data)
+            bench.append_fetched(data)
     return bench
 
 
@@ -51,7 +51,7 @@ def rebuilt(upto: int) -> Bench:
 def test_a_cut_log_is_as_if_the_rest_had_never_been(offset: int) -> None:
     bench = grown()
     assert bench.log.log_end_offset == 60
-    ends = [header.next_offset for _, _, header, _ in stored(bench.log)]
+    ends = [header.next_offset for _, _, header, _ in stored_batches(bench.log)]
     expected = max((end for end in ends if end <= offset), default=0)
     assert bench.truncate(offset) is (offset < 60)
     assert bench.log.log_end_offset == expected
@@ -101,7 +101,7 @@ def test_an_epoch_without_records_does_not_outlive_a_cut_that_cuts_nothing() -> 
     bench.append(epoch=4)
     bench.log.epochs.assign(5, 1)
     bench.truncate(1)
-    bench.fetched(batch(b"a", base_offset=1, leader_epoch=4))
+    bench.append_fetched(batch(b"a", base_offset=1, leader_epoch=4))
     assert list(bench.log.epochs.entries) == [(4, 0)]
 
 
@@ -129,7 +129,7 @@ def test_a_cut_never_makes_replicated_transactions_unstable() -> None:
 
 
 def test_a_running_sync_does_not_count_after_a_truncation() -> None:
-    slow = Slow()
+    slow = ManualBackground()
     log = create_log(LogEnvironment(disk=SimulatedDisk(1), background=slow), "/d", "t", 0, LogSettings(), now_ms=NOW)
     bench = Bench()
     bench.log = log
@@ -179,7 +179,7 @@ def test_before_the_first_segment_a_cut_starts_over() -> None:
 
 
 def test_files_go_after_their_delay() -> None:
-    slow, disk = Slow(), SimulatedDisk(1)
+    slow, disk = ManualBackground(), SimulatedDisk(1)
     settings = LogSettings(segment_bytes=200, file_delete_delay_ms=500)
     log = create_log(LogEnvironment(disk=disk, background=slow), "/d", "t", 0, settings, now_ms=NOW)
     for _ in range(9):

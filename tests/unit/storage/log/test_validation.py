@@ -12,7 +12,7 @@ from ottla.storage.log import validation
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log.validation import validate_batch
-from tests.support.log_workbench import NOW, Bench, Producer, batch, check_consistent, stored
+from tests.support.log_workbench import NOW, Bench, Producer, batch, check_consistent, stored_batches
 
 DAY = 86_400_000
 
@@ -90,7 +90,7 @@ class TestTimestamps:
         )
         bench = Bench(settings)
         bench.append(batch(b"a", b"b", timestamps=[5, NOW * 2]))
-        (found,) = stored(bench.log)
+        (found,) = stored_batches(bench.log)
         assert [record.timestamp for record in read_records(found.data)] == [NOW, NOW]
 
     def test_a_producer_may_not_claim_the_brokers_clock(self) -> None:
@@ -127,7 +127,7 @@ class TestCompression:
         sent = batch(b"a" * 50, b"b" * 50, None, timestamps=times, compression=source, producer=producer)
         bench.append(sent)
         bench.append(batch(b"c", producer=Producer(4, 3, transactional=True)))
-        found = next(iter(stored(bench.log)))
+        found = next(iter(stored_batches(bench.log)))
         assert found.header.compression is target
         assert (found.header.producer_id, found.header.base_sequence, found.header.is_transactional) == (4, 0, True)
         assert found.header.max_timestamp == (NOW if clock else NOW + 7)
@@ -151,7 +151,7 @@ class TestCompression:
         bench = Bench(LogSettings())
         sent = batch(bytes(500), compression=Compression.SNAPPY)
         bench.append(bytearray(sent))
-        (found,) = stored(bench.log)
+        (found,) = stored_batches(bench.log)
         assert found.data[16:] == sent[16:]
         assert read_header(found.data).compression is Compression.SNAPPY
 
