@@ -1,1 +1,1 @@
-"""Ottla beside Apache Kafka, its classes, its tools, its own tests, and clients of other makes."""
+"""Tests of Ottla against Apache Kafka: its brokers, classes, tools and integration tests, and other clients."""

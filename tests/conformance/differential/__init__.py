@@ -1,1 +1,1 @@
-"""Apache Kafka and Ottla are asked the same, and must answer the same."""
+"""Differential tests: Apache Kafka and Ottla get the same requests and must give the same answers."""

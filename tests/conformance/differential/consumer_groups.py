@@ -1,9 +1,9 @@
-"""Members of consumer groups beside both nodes: they bring their own ids, so that whole lives of groups are equal.
+"""Members of consumer groups on both nodes: they choose their own ids, so a group can be compared over its whole life.
 
-walker = Walker(both, group)
-walker.join("a", topic)     # fails unless both nodes say the same, word by word
-walker.confirm("a")
-walker.look()
+members = ConsumerGroupMembers(both, group)
+members.join("a", topic)     # fails unless both answers are equal, messages included
+members.confirm("a")
+members.compare_group()
 """
 
 import time
@@ -19,33 +19,34 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
-from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, Answers, Both, Side
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, Answers, NodePair, Side
+from tests.conformance.differential.normalization import Messages
 
 GROUP_RESOURCE = 32
 probes = count(1)
 intervals_ms = count(5_001)
-"""Those of no group but one: between what is the least and the most by default."""
+"""Heartbeat intervals, each for one group, between the default minimum and maximum."""
 
 
-class Walker:
-    """Members of one group, as both nodes know them."""
+class ConsumerGroupMembers:
+    """The members of one group on both nodes."""
 
-    def __init__(self, both: Both, group: str) -> None:
+    def __init__(self, both: NodePair, group: str) -> None:
         self.both = both
         self.group = group
         self.owned: dict[str, dict[str, list[int]]] = {}
         self.epochs: dict[str, int] = {}
 
-    def say(self, member: str, epoch: int, *, version: int = 1, **fields: Any) -> Answers:
-        """The answers to a heartbeat, which must be equal, messages included."""
+    def send_heartbeat(self, member: str, epoch: int, *, version: int = 1, **fields: Any) -> Answers:
+        """Send a heartbeat, and return the answers, which must be equal, messages included."""
         owned = fields.pop("owned", None)
 
         def make(side: Side) -> ConsumerGroupHeartbeatRequest:
             partitions = None
             if owned is not None:
                 partitions = [
-                    TopicPartitions(topic_id=side.id_of(topic), partitions=list(each)) for topic, each in owned.items()
+                    TopicPartitions(topic_id=side.id_of(topic), partitions=list(numbers))
+                    for topic, numbers in owned.items()
                 ]
             return ConsumerGroupHeartbeatRequest(
                 **{
@@ -58,35 +59,35 @@ class Walker:
             )
 
         answers = self.both.ask(make, version)
-        for each in answers:
-            sort_partitions(each.assignment)
-        found = self.both.differences(answers, version, messages=Messages.EXACTLY)
-        assert not found, (make(self.both.ottla), found)
+        for answer in answers:
+            sort_partitions(answer.assignment)
+        differences = self.both.differences(answers, version, messages=Messages.EXACTLY)
+        assert not differences, (make(self.both.ottla), differences)
         answer = answers.ottla
         if not answer.error_code:
             self.epochs[member] = answer.member_epoch
             if answer.assignment is not None:
                 self.owned[member] = {
-                    self.both.ottla.known.topics[each.topic_id]: each.partitions
-                    for each in answer.assignment.topic_partitions
+                    self.both.ottla.names.topics[topic.topic_id]: topic.partitions
+                    for topic in answer.assignment.topic_partitions
                 }
         return answers
 
     def join(self, member: str, *topics: str, **fields: Any) -> Answers:
-        how: dict[str, Any] = {
+        values: dict[str, Any] = {
             "rebalance_timeout_ms": 60_000,
             "subscribed_topic_names": list(topics),
             "owned": {},
             **fields,
         }
-        return self.say(member, 0, **how)
+        return self.send_heartbeat(member, 0, **values)
 
-    def beat(self, member: str, **fields: Any) -> Answers:
-        return self.say(member, self.epochs[member], **fields)
+    def heartbeat(self, member: str, **fields: Any) -> Answers:
+        return self.send_heartbeat(member, self.epochs[member], **fields)
 
     def confirm(self, member: str, **fields: Any) -> Answers:
-        """A heartbeat that tells what the member has: just what it was told to."""
-        return self.say(member, self.epochs[member], owned=self.owned.get(member, {}), **fields)
+        """Send a heartbeat in which the member owns the partitions that it was assigned."""
+        return self.send_heartbeat(member, self.epochs[member], owned=self.owned.get(member, {}), **fields)
 
     def settle(self, rounds: int = 6) -> None:
         for _ in range(rounds):
@@ -94,8 +95,8 @@ class Walker:
                 if self.epochs[member] >= 0:
                     self.confirm(member)
 
-    def notice(self, member: str, epoch: int) -> None:
-        """Let the coordinators learn of a change of topics, which takes them a moment: speak until the epoch rises."""
+    def wait_for_epoch_above(self, member: str, epoch: int) -> None:
+        """Send heartbeats until both coordinators have noticed a change of topics, and the group epoch rises."""
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         epochs = dict.fromkeys((side.name for side in self.both.sides), self.epochs[member])
 
@@ -105,28 +106,28 @@ class Walker:
             )
 
         while min(self.group_epochs()) <= epoch or len(set(epochs.values())) > 1:
-            assert time.monotonic() < deadline, "the change was not noticed"
+            assert time.monotonic() < deadline, "the coordinators did not notice the change"
             for side, answer in zip(self.both.sides, self.both.ask(make, 1), strict=True):
                 assert not answer.error_code, answer
                 epochs[side.name] = answer.member_epoch
         self.epochs[member] = epochs["Ottla"]
 
     def group_epochs(self) -> list[int]:
-        """The group's epoch on both."""
+        """Return the group epoch on both nodes."""
         answers = self.both.ask(ConsumerGroupDescribeRequest(group_ids=[self.group]), 1)
         return [int(answer.groups[0].group_epoch) for answer in answers]
 
-    def look(self) -> None:
-        """Both tell the same of the group."""
+    def compare_group(self) -> None:
+        """Check that both nodes describe and list the group alike."""
         self.describe(0)
         self.describe(1)
         self.describe(1, include_authorized_operations=True)
         listed = self.both.ask(ListGroupsRequest(types_filter=["consumer"]), 5)
         for answer in listed:
-            answer.groups = [each for each in answer.groups if each.group_id == self.group]
-        found = self.both.differences(listed, 5)
-        assert not found, found
-        self.both.same(DescribeGroupsRequest(groups=[self.group]), 6, messages=Messages.EXACTLY)
+            answer.groups = [group for group in answer.groups if group.group_id == self.group]
+        differences = self.both.differences(listed, 5)
+        assert not differences, differences
+        self.both.expect_same(DescribeGroupsRequest(groups=[self.group]), 6, messages=Messages.EXACTLY)
 
     def describe(self, version: int, **fields: Any) -> None:
         answers = self.both.ask(ConsumerGroupDescribeRequest(group_ids=[self.group], **fields), version)
@@ -135,12 +136,12 @@ class Walker:
                 sort_partitions(member.assignment)
                 sort_partitions(member.target_assignment)
                 member.subscribed_topic_names.sort()
-        found = self.both.differences(answers, version, messages=Messages.EXACTLY)
-        assert not found, found
+        differences = self.both.differences(answers, version, messages=Messages.EXACTLY)
+        assert not differences, differences
 
 
-def told_in_order(both: Both, request: Any, version: int) -> list[str]:
-    """The members of the one group that is described, which must come in the same order from both."""
+def compare_member_order(both: NodePair, request: Any, version: int) -> list[str]:
+    """Return the members of a described group, which both nodes must return in the same order."""
     kafka, ottla = (
         [str(member.member_id) for member in answer.groups[0].members] for answer in both.ask(request, version)
     )
@@ -149,33 +150,33 @@ def told_in_order(both: Both, request: Any, version: int) -> list[str]:
 
 
 def sort_partitions(assignment: Any) -> None:
-    """What is a set to both nodes goes over the wire in the order of their tables."""
+    """Sort partitions, which both nodes send in the order of their hash tables."""
     if assignment is not None:
         for topic in assignment.topic_partitions:
             topic.partitions.sort()
 
 
-def configure(both: Both, group: str, **settings: str) -> None:
-    """Set a group's own settings on both, and wait until both coordinators go by them."""
+def configure(both: NodePair, group: str, **settings: str) -> None:
+    """Set settings of a group on both nodes, and wait until both coordinators use them."""
     probe, interval_ms = f"probe-{next(probes)}", next(intervals_ms)
     resources = [
         AlterConfigsResource(
             resource_type=GROUP_RESOURCE,
             resource_name=name,
-            configs=[AlterableConfig(name=each.replace("_", "."), value=value) for each, value in given.items()],
+            configs=[AlterableConfig(name=key.replace("_", "."), value=value) for key, value in values.items()],
         )
-        for name, given in ((group, settings), (probe, {"consumer_heartbeat_interval_ms": str(interval_ms)}))
+        for name, values in ((group, settings), (probe, {"consumer_heartbeat_interval_ms": str(interval_ms)}))
     ]
-    answers = both.same(IncrementalAlterConfigsRequest(resources=resources), 1)
-    assert not any(each.error_code for each in answers.ottla.responses), answers
-    # Coordinators learn of settings a moment after they are stored, of all that were stored together at once.
+    answers = both.expect_same(IncrementalAlterConfigsRequest(resources=resources), 1)
+    assert not any(result.error_code for result in answers.ottla.responses), answers
+    # Coordinators apply settings a moment after they are stored, and settings stored together at the same time.
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
-    while {each.heartbeat_interval_ms for each in probed(both, probe, "no-topic")} != {interval_ms}:
-        assert time.monotonic() < deadline, "the settings are not known"
+    while {answer.heartbeat_interval_ms for answer in probe_group(both, probe, "no-topic")} != {interval_ms}:
+        assert time.monotonic() < deadline, "the coordinators do not use the settings"
 
 
-def probed(both: Both, group: str, topic: str) -> Answers:
-    """What a member is told that joins a group of its own and leaves at once."""
+def probe_group(both: NodePair, group: str, topic: str) -> Answers:
+    """Join a group as its only member, leave at once, and return the answers to the join."""
     member = ConsumerGroupHeartbeatRequest(
         group_id=group,
         member_id="probe",
@@ -188,12 +189,12 @@ def probed(both: Both, group: str, topic: str) -> Answers:
     return answers
 
 
-def new_topic(both: Both, *, partitions: int = 1) -> str:
-    """A topic that both coordinators know of: they learn of it a moment after it can be used."""
+def new_topic(both: NodePair, *, partitions: int = 1) -> str:
+    """Create a topic, and wait until both coordinators know it, which is a moment after it has leaders."""
     name = both.new_topic(partitions=partitions)
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while True:
-        found = [answer.assignment.topic_partitions for answer in probed(both, f"probe-{next(probes)}", name)]
-        if all(found):
+        assigned = [answer.assignment.topic_partitions for answer in probe_group(both, f"probe-{next(probes)}", name)]
+        if all(assigned):
             return name
-        assert time.monotonic() < deadline, f"{name} is not known: {found}"
+        assert time.monotonic() < deadline, f"the coordinators do not know {name}: {assigned}"

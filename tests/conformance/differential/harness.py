@@ -1,16 +1,16 @@
-"""One Apache Kafka node and one Ottla node with equal settings: the same request to both, and their answers compared.
+"""An Apache Kafka node and an Ottla node with equal settings get the same requests, and their answers are compared.
 
-    def test_a_topic_that_is_not_there(both: Both) -> None:
-        both.same(MetadataRequest(topics=[MetadataRequestTopic(name="nowhere")]), version=12)
+    def test_a_topic_that_is_not_there(both: NodePair) -> None:
+        both.expect_same(MetadataRequest(topics=[MetadataRequestTopic(name="nowhere")]), version=12)
 
-`ask` sends a request to both and gives back both answers, decoded, or `closed` where the node ended the connection
-instead, or `silent` where no answer came in time. `same` does that and fails with the differences. Requests that name
-what differs between the two (a topic's id, a session) are made for each side by a function:
+`ask` sends a request to both and returns both answers: decoded, or `closed` if the node closed the connection, or
+`silent` if it did not answer in time. `expect_same` also fails with the differences. A function makes a request for
+each side if the request has values that differ between the nodes, such as a topic's id or a session:
 
-    both.same(lambda side: FetchRequest(topics=[FetchTopic(topic_id=side.id_of("t"), ...)]), version=13)
+    both.expect_same(lambda side: FetchRequest(topics=[FetchTopic(topic_id=side.id_of("t"), ...)]), version=13)
 
-`send` writes raw bytes as a frame. Each side keeps one connection for each listener, and opens a new one when asked to
-(`reconnect`) or when the last was closed. Answers are compared as `normal.py` says.
+`send` writes raw bytes as a frame. Each side has one connection per listener, and opens a new one after `reconnect` or
+when the old one was closed. `normalization.py` says how answers are compared.
 """
 
 import signal
@@ -36,20 +36,20 @@ from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceReq
 from ottla.protocol.wire.codec import decode, decode_from, encode, is_flexible
 from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.errors import ProtocolError
-from tests.conformance.differential.normal import CLOSED, SILENT, Known, Messages, compare, normal
+from tests.conformance.differential.normalization import CLOSED, SILENT, Messages, NodeNames, compare, normalize
 from tests.support.kafka_broker import SETTINGS, KafkaNode
 from tests.support.ottla_node import OttlaNode
 
 ANSWER_TIMEOUT_S = 15.0
 NEVER_ANSWERED = 0x7FFF_0000
 ASKED_ALONE = 0x7FFE_0000
-# Retention runs when it likes, and tests write old records.
+# Retention runs at any time, and tests write old records.
 EQUAL_SETTINGS = {"log.retention.ms": "-1"}
 _length = struct.Struct(">i")
 
 
 class Side:
-    """One of the two nodes, as a client sees it."""
+    """A client's view of one of the two nodes."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class Side:
         self.ports = ports
         self.log_tail = log_tail
         self.log_path = log_path
-        """The file that its log is written to."""
-        self.known: Known = like.known if like else Known(ports)
+        """The file that the node logs to."""
+        self.names: NodeNames = like.names if like else NodeNames(ports)
         self.memory: dict[str, Any] = {}
-        """For a test's own use: session ids and the like."""
+        """Values that a test keeps for this side, such as session ids."""
         self._ids: dict[str, bytes] = like._ids if like else {}
         self._sockets: dict[str, socket.socket] = {}
 
@@ -75,20 +75,20 @@ class Side:
         return f"Side({self.name})"
 
     def id_of(self, topic: str) -> bytes:
-        """The id that a topic has here."""
+        """Return the id of a topic on this side."""
         return self._ids[topic]
 
     def learn(self, topic: str, topic_id: bytes) -> None:
-        """Remember the id of a topic; ids of topics that are gone stay known."""
+        """Remember the id of a topic, also after its deletion."""
         self._ids[topic] = topic_id
-        self.known.topics[topic_id] = topic
+        self.names.topics[topic_id] = topic
 
     def send(self, frame: bytes, listener: str) -> None:
-        """Send a frame; what was closed meanwhile is noticed when the answer is read."""
+        """Send a frame; a closed connection is noticed when the answer is read."""
         self.send_raw(_length.pack(len(frame)) + frame, listener)
 
     def send_raw(self, data: bytes, listener: str = "PLAINTEXT") -> None:
-        """Send bytes as they are."""
+        """Send bytes without a length in front."""
         sock = self._sockets.get(listener)
         if sock is None:
             sock = socket.create_connection(("127.0.0.1", self.ports[listener]), timeout=ANSWER_TIMEOUT_S)
@@ -100,7 +100,7 @@ class Side:
             return
 
     def receive(self, listener: str, timeout_s: float) -> bytes | str:
-        """The next frame, `closed` or `silent`; after those two the connection is gone."""
+        """Return the next frame, or `closed` or `silent`; after these two the connection is closed."""
         sock = self._sockets[listener]
         deadline = time.monotonic() + timeout_s
         try:
@@ -114,18 +114,18 @@ class Side:
             return SILENT
 
     def ask(self, request: Any, version: int, *, listener: str = "PLAINTEXT") -> Any:
-        """The answer of this node alone."""
+        """Return the answer of this node alone."""
         self.send(frame_of(request, version, ASKED_ALONE, "differential"), listener)
-        got = self.must_answer(self.receive(listener, ANSWER_TIMEOUT_S))
-        return _decoded(self, schema_of(type(request)).key, version, ASKED_ALONE, got)
+        frame = self.require_answer(self.receive(listener, ANSWER_TIMEOUT_S))
+        return _decode(self, schema_of(type(request)).key, version, ASKED_ALONE, frame)
 
-    def must_answer(self, answer: Any) -> Any:
-        """The answer; a test fails with the node's last words where there is none."""
-        assert not isinstance(answer, str), f"{self.name} is {answer}; its last words: {self.log_tail()[-3000:]}"
+    def require_answer(self, answer: Any) -> Any:
+        """Return the answer, or fail with the end of the node's log if there is none."""
+        assert not isinstance(answer, str), f"{self.name} is {answer}; end of its log: {self.log_tail()[-3000:]}"
         return answer
 
     def close(self, listener: str) -> None:
-        """End the connection to a listener, if there is one."""
+        """Close the connection to a listener, if there is one."""
         sock = self._sockets.pop(listener, None)
         if sock is not None:
             sock.close()
@@ -139,26 +139,26 @@ def _read(sock: socket.socket, size: int, deadline: float) -> bytes:
     data = bytearray()
     while len(data) < size:
         sock.settimeout(max(deadline - time.monotonic(), 0.001))
-        got = sock.recv(size - len(data))
-        if not got:
+        part = sock.recv(size - len(data))
+        if not part:
             raise EOFError
-        data += got
+        data += part
     return bytes(data)
 
 
 class Answers(NamedTuple):
-    """What the two said: decoded responses, or `closed`, or `silent`."""
+    """The answers of both nodes: decoded responses, `closed` or `silent`."""
 
     kafka: Any
     ottla: Any
 
 
-Asked: TypeAlias = Any | Callable[[Side], Any]
-"""A request, or what makes one for each side."""
+RequestSource: TypeAlias = Any | Callable[[Side], Any]
+"""A request, or a function that makes one for a side."""
 
 
-class Both:
-    """The two nodes side by side."""
+class NodePair:
+    """The two nodes."""
 
     def __init__(self, kafka: Side, ottla: Side) -> None:
         self.kafka = kafka
@@ -172,49 +172,49 @@ class Both:
 
     def ask(
         self,
-        request: Asked,
+        request: RequestSource,
         version: int,
         *,
         client_id: str | None = "differential",
         listener: str = "PLAINTEXT",
         timeout_s: float = ANSWER_TIMEOUT_S,
     ) -> Answers:
-        """Both answers to a request, which goes out to both before either answer is read."""
-        made = [request(side) if callable(request) else request for side in self.sides]
-        key = schema_of(type(made[0])).key
+        """Send a request to both nodes before reading either answer, and return both answers."""
+        requests = [request(side) if callable(request) else request for side in self.sides]
+        key = schema_of(type(requests[0])).key
         correlation_id = next(self._correlation_ids)
-        for side, each in zip(self.sides, made, strict=True):
-            side.send(frame_of(each, version, correlation_id, client_id), listener)
+        for side, side_request in zip(self.sides, requests, strict=True):
+            side.send(frame_of(side_request, version, correlation_id, client_id), listener)
         answers = []
         for side in self.sides:
-            got = side.receive(listener, timeout_s)
-            answers.append(got if isinstance(got, str) else _decoded(side, key, version, correlation_id, got))
+            frame = side.receive(listener, timeout_s)
+            answers.append(frame if isinstance(frame, str) else _decode(side, key, version, correlation_id, frame))
         return Answers(*answers)
 
-    def same(
+    def expect_same(
         self,
-        request: Asked,
+        request: RequestSource,
         version: int,
         *,
         ignoring: Iterable[str] = (),
         messages: Messages = Messages.IGNORED,
         ordered: Iterable[str] = (),
-        **how: Any,
+        **options: Any,
     ) -> Answers:
-        """Ask, and fail unless both say the same; returns what they said."""
-        answers = self.ask(request, version, **how)
-        found = self.differences(answers, version, ignoring=ignoring, messages=messages, ordered=ordered)
-        if found:
-            shown = _shown(request(self.ottla) if callable(request) else request)
-            raise AssertionError(f"{shown} v{version}:\n  " + "\n  ".join(found))
+        """Fail unless both nodes give the same answer; return the answers."""
+        answers = self.ask(request, version, **options)
+        differences = self.differences(answers, version, ignoring=ignoring, messages=messages, ordered=ordered)
+        if differences:
+            text = _shorten(request(self.ottla) if callable(request) else request)
+            raise AssertionError(f"{text} v{version}:\n  " + "\n  ".join(differences))
         return answers
 
-    def soon_same(self, request: Asked, version: int, *, within_s: float = 5, **how: Any) -> Answers:
-        """As `same`, for what takes a moment: brokers learn of the controller's decisions after its clients do."""
+    def expect_same_soon(self, request: RequestSource, version: int, *, within_s: float = 5, **options: Any) -> Answers:
+        """Retry `expect_same` for a while: brokers learn of the controller's decisions after its clients do."""
         deadline = time.monotonic() + within_s
         while True:
             try:
-                return self.same(request, version, **how)
+                return self.expect_same(request, version, **options)
             except AssertionError:
                 if time.monotonic() > deadline:
                     raise
@@ -229,46 +229,46 @@ class Both:
         messages: Messages = Messages.IGNORED,
         ordered: Iterable[str] = (),
     ) -> list[str]:
-        """What the two answers do not have in common."""
-        kept = tuple(ordered)
+        """Return the differences between the two answers."""
+        ordered_lists = tuple(ordered)
         kafka, ottla = (
-            normal(answer, version, side.known, messages=messages, ordered=kept)
+            normalize(answer, version, side.names, messages=messages, ordered=ordered_lists)
             for side, answer in zip(self.sides, answers, strict=True)
         )
         return compare(kafka, ottla, ignoring=ignoring)
 
-    def tell(self, request: Asked, version: int, *, listener: str = "PLAINTEXT") -> tuple[str, str]:
-        """Send what wants no answer; says of each node whether the connection is `open` or `closed` then."""
+    def send_unanswered(self, request: RequestSource, version: int, *, listener: str = "PLAINTEXT") -> tuple[str, str]:
+        """Send a request that gets no answer, and return whether each connection is `open` or `closed` then."""
         for side in self.sides:
-            made = request(side) if callable(request) else request
-            side.send(frame_of(made, version, NEVER_ANSWERED, "differential"), listener)
+            side_request = request(side) if callable(request) else request
+            side.send(frame_of(side_request, version, NEVER_ANSWERED, "differential"), listener)
             side.send(frame_of(ApiVersionsRequest(), 0, NEVER_ANSWERED + 1, "differential"), listener)
         outcomes = []
         for side in self.sides:
-            got = side.receive(listener, ANSWER_TIMEOUT_S)
-            if not isinstance(got, str):
-                assert _length.unpack_from(got)[0] == NEVER_ANSWERED + 1, f"{side.name} answered what wants no answer"
-            outcomes.append(got if isinstance(got, str) else "open")
+            frame = side.receive(listener, ANSWER_TIMEOUT_S)
+            if not isinstance(frame, str):
+                assert _length.unpack_from(frame)[0] == NEVER_ANSWERED + 1, f"{side.name} answered the request"
+            outcomes.append(frame if isinstance(frame, str) else "open")
         return outcomes[0], outcomes[1]
 
     def send(
         self, frame: bytes, *, listener: str = "PLAINTEXT", timeout_s: float = ANSWER_TIMEOUT_S
     ) -> tuple[bytes | str, bytes | str]:
-        """Both answers to raw bytes, undecoded."""
+        """Send raw bytes to both nodes, and return their undecoded answers."""
         for side in self.sides:
             side.send(frame, listener)
         return self.kafka.receive(listener, timeout_s), self.ottla.receive(listener, timeout_s)
 
     def reconnect(self) -> None:
-        """Let the next requests come from new connections."""
+        """Use new connections for the next requests."""
         for side in self.sides:
             side.close_all()
 
     @contextmanager
-    def elsewhere(self) -> Iterator["Both"]:
-        """The same nodes over other connections, for what happens while a request waits."""
+    def other_connections(self) -> Iterator["NodePair"]:
+        """Return the same nodes over other connections, for use while a request waits."""
         kafka, ottla = (Side(side.name, side.ports, side.log_tail, like=side) for side in self.sides)
-        other = Both(kafka, ottla)
+        other = NodePair(kafka, ottla)
         try:
             yield other
         finally:
@@ -277,13 +277,13 @@ class Both:
     # -- topics and records --
 
     def new_topic(self, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """A topic with a name of its own, made on both."""
+        """Create a topic with a new name on both nodes."""
         name = f"topic-{next(self._topics)}"
         self.create_topic(name, partitions=partitions, configs=configs)
         return name
 
     def create_topic(self, name: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Make the same topic on both, and wait until it can be used."""
+        """Create the same topic on both nodes, and wait until it has leaders."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,
@@ -292,38 +292,38 @@ class Both:
         )
         answers = self.ask(CreateTopicsRequest(topics=[topic]), 7)
         for side, answer in zip(self.sides, answers, strict=True):
-            made = side.must_answer(answer).topics[0]
-            assert not made.error_code, f"{side.name}: {made}"
-            side.learn(name, made.topic_id)
+            result = side.require_answer(answer).topics[0]
+            assert not result.error_code, f"{side.name}: {result}"
+            side.learn(name, result.topic_id)
         self._wait_for_leaders(name, partitions)
 
     def _wait_for_leaders(self, name: str, partitions: int) -> None:
-        # Kafka's metadata name a leader shortly before it leads; a fetch tells what a produce would meet.
+        # Kafka's metadata name a leader shortly before it leads; a fetch shows what a produce would get.
         parts = [FetchPartition(partition=index, partition_max_bytes=1) for index in range(partitions)]
         request = FetchRequest(max_bytes=1, topics=[FetchTopic(topic=name, partitions=parts)])
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while True:
-            found = [answer.responses[0].partitions for answer in self.ask(request, 12)]
-            if not any(part.error_code for each in found for part in each):
+            fetched = [answer.responses[0].partitions for answer in self.ask(request, 12)]
+            if not any(part.error_code for partitions in fetched for part in partitions):
                 return
-            assert time.monotonic() < deadline, f"{name} has no leaders: {found}"
+            assert time.monotonic() < deadline, f"{name} has no leaders: {fetched}"
             time.sleep(0.01)
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic on both, and wait until their brokers know."""
-        self.same(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
+        """Delete a topic on both nodes, and wait until the brokers know."""
+        self.expect_same(DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000), 5)
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while not all(answer.topics[0].error_code for answer in self.ask(request, 9)):
-            assert time.monotonic() < deadline, f"{name} is still there"
+            assert time.monotonic() < deadline, f"{name} still exists"
             time.sleep(0.01)
 
     def produce(
         self, topic: str, *data: bytes | bytearray, partition: int = 0, version: int = 12, acks: int = -1
     ) -> None:
-        """Append the same batches to both, one after the other; each must be taken, at the same offset."""
-        for each in data:
-            answers = self.same(produce_request(topic, each, partition=partition, acks=acks), version)
+        """Append the same batches to both nodes, one by one; both must accept each at the same offset."""
+        for batch in data:
+            answers = self.expect_same(produce_request(topic, batch, partition=partition, acks=acks), version)
             (answer,) = answers.ottla.responses[0].partition_responses
             assert not answer.error_code, answer
 
@@ -337,14 +337,14 @@ def produce_request(
     transactional_id: str | None = None,
     topic_id: bytes = bytes(16),
 ) -> ProduceRequest:
-    """A request for one partition. Up to v12 the topic goes by its name, from v13 on by its id."""
+    """Return a produce request for one partition; up to v12 it names the topic, from v13 on it has the topic id."""
     part = PartitionProduceData(index=partition, records=data)
-    named = TopicProduceData(name=topic, topic_id=topic_id, partition_data=[part])
-    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=10_000, topic_data=[named])
+    topic_data = TopicProduceData(name=topic, topic_id=topic_id, partition_data=[part])
+    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=10_000, topic_data=[topic_data])
 
 
 def header_of(key: int, version: int, correlation_id: int, client_id: str | None = "differential") -> bytes:
-    """The head of a request, for bodies that no message would make; in the format of its version, if that exists."""
+    """Return a request header in the format of its version, if that exists, for bodies that are no valid message."""
     api = BY_KEY.get(key)
     header = RequestHeader(
         request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
@@ -353,31 +353,31 @@ def header_of(key: int, version: int, correlation_id: int, client_id: str | None
 
 
 def frame_of(request: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A request as it goes over the wire, without the length in front."""
+    """Return the frame of a request, without the length in front."""
     return header_of(schema_of(type(request)).key, version, correlation_id, client_id) + encode(request, version)
 
 
 def decode_response(key: int, version: int, data: bytes) -> tuple[int, Any]:
-    """The correlation id and the response of a frame; it must be used up to its last byte."""
+    """Return the correlation id and the response of a frame, which must have no trailing bytes."""
     cls = BY_KEY[key].response
-    # ApiVersions is read before the client knows what the node speaks.
+    # A client reads ApiVersions before it knows which versions the node supports.
     flexible = is_flexible(cls, version) and key != ApiKey.API_VERSIONS
     header, pos = decode_from(ResponseHeader, 1 if flexible else 0, memoryview(data))
     return header.correlation_id, decode(cls, version, data[pos:])
 
 
-def _decoded(side: Side, key: int, version: int, correlation_id: int, data: bytes) -> Any:
+def _decode(side: Side, key: int, version: int, correlation_id: int, data: bytes) -> Any:
     try:
-        got, response = decode_response(key, version, data)
+        response_id, response = decode_response(key, version, data)
     except ProtocolError as error:
         raise AssertionError(
             f"{side.name}'s answer to {BY_KEY[key].name} v{version} cannot be read: {error}"
         ) from error
-    assert got == correlation_id, f"{side.name} answered {got} instead of {correlation_id}"
+    assert response_id == correlation_id, f"{side.name} answered {response_id} instead of {correlation_id}"
     return response
 
 
-def _shown(request: Any) -> str:
+def _shorten(request: Any) -> str:
     text = repr(request)
     return text if len(text) <= 1500 else f"{text[:1500]}…"
 
@@ -385,21 +385,21 @@ def _shown(request: Any) -> str:
 @contextmanager
 def both_running(
     folder: Path, settings: Mapping[str, str] | None = None, *, jvm_options: Sequence[str] = ()
-) -> Iterator[tuple[Both, OttlaNode]]:
-    """One node of each, with the same settings; both are gone afterwards."""
-    own = {**EQUAL_SETTINGS, **(settings or {})}
+) -> Iterator[tuple[NodePair, OttlaNode]]:
+    """Run a node of each kind with the same settings; both stop at the end."""
+    merged = {**EQUAL_SETTINGS, **(settings or {})}
     kafka_folder, ottla_folder = folder / "kafka", folder / "ottla"
     kafka_folder.mkdir()
     ottla_folder.mkdir()
     kafka = KafkaNode(kafka_folder, jvm_options=jvm_options)
     kafka.port, controller_port = free_ports(2)
     ports = {"PLAINTEXT": kafka.port, "CONTROLLER": controller_port}
-    _override(kafka_folder / "server.properties", own, ports)
-    ottla = OttlaNode(ottla_folder, {**SETTINGS, **own})
+    _override(kafka_folder / "server.properties", merged, ports)
+    ottla = OttlaNode(ottla_folder, {**SETTINGS, **merged})
     kafka.format()
     ottla.format()
     with ottla.running(), kafka.running(end=signal.SIGKILL):
-        both = Both(
+        both = NodePair(
             Side("Kafka", ports, kafka.log_tail, log_path=kafka.log_path),
             Side("Ottla", ottla.ports, ottla.log_tail, log_path=ottla.log_path),
         )
@@ -410,7 +410,7 @@ def both_running(
 
 
 def _override(properties: Path, settings: Mapping[str, str], ports: Mapping[str, int]) -> None:
-    """Let Kafka have other settings and ports than its file says; what comes last counts."""
+    """Override settings and ports in Kafka's properties file, where the last value counts."""
     values = {
         **settings,
         "listeners": ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items()),
@@ -420,7 +420,7 @@ def _override(properties: Path, settings: Mapping[str, str], ports: Mapping[str,
 
 
 def ask_alone(node: OttlaNode, request: Any, version: int) -> Any:
-    """The answer of one node, on a connection of its own."""
+    """Return the answer of one node over a new connection."""
     side = Side("Ottla", node.ports, node.log_tail)
     try:
         return side.ask(request, version)

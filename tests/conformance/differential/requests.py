@@ -1,4 +1,4 @@
-"""Requests and batches that several tests send."""
+"""Requests and batches for several tests."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -18,28 +18,28 @@ UNKNOWN_ID = bytes(range(16))
 TIMESTAMP = 1_700_000_000_000
 
 
-def batch(count: int = 1, *, value: bytes = b"value", key: bytes | None = b"key", **how: Any) -> bytearray:
-    """A batch as a producer sends it."""
+def batch(count: int = 1, *, value: bytes = b"value", key: bytes | None = b"key", **fields: Any) -> bytearray:
+    """Return a batch as a producer sends it."""
     return build_batch(
-        [Record(number, how.pop("timestamp", TIMESTAMP) + number, key, value) for number in range(count)], **how
+        [Record(number, fields.pop("timestamp", TIMESTAMP) + number, key, value) for number in range(count)], **fields
     )
 
 
-def altered(data: bytes | bytearray, *, checksum: bool = True, **fields: Any) -> bytearray:
-    """The batch with other values in its header, and a checksum that fits unless it shall not."""
-    found = bytearray(data)
-    HEADER.pack_into(found, 0, *read_header(data)._replace(**fields))
+def alter_header(data: bytes | bytearray, *, checksum: bool = True, **fields: Any) -> bytearray:
+    """Return a copy of a batch with other values in its header, and with a correct checksum if wanted."""
+    copy = bytearray(data)
+    HEADER.pack_into(copy, 0, *read_header(data)._replace(**fields))
     if checksum:
-        assign_crc(found, 0, len(data))
-    return found
+        assign_crc(copy, 0, len(data))
+    return copy
 
 
-def compressed(kind: Compression, count: int = 3) -> bytearray:
+def compressed_batch(kind: Compression, count: int = 3) -> bytearray:
     return batch(count, value=b"squeeze me " * 20, compression=kind)
 
 
 def id_of(side: Side, topic: str) -> bytes:
-    """The topic's id on a side; one that nobody has for topics that were never made."""
+    """Return a topic's id on a side, or an unused id if the topic was never created."""
     try:
         return side.id_of(topic)
     except KeyError:
@@ -53,7 +53,7 @@ def produce(
     timeout_ms: int = 10_000,
     transactional_id: str | None = None,
 ) -> Callable[[Side], ProduceRequest]:
-    """A request for (topic, partition, batches), each topic as often as it is named."""
+    """Return a request for (topic, partition, batches), with one topic entry for each."""
 
     def make(side: Side) -> ProduceRequest:
         return ProduceRequest(
@@ -93,7 +93,7 @@ def fetch(
     session_epoch: int = -1,
     **fields: Any,
 ) -> Callable[[Side], FetchRequest]:
-    """A request for partitions, one entry of topic each; a session that is a name is looked up in the side's memory."""
+    """Return a request with one topic entry per partition; the name of a session refers to the side's memory."""
 
     def topic_of(side: Side, topic: str) -> dict[str, Any]:
         return {"topic_id": id_of(side, topic)} if version >= FIRST_FETCH_BY_ID else {"topic": topic}

@@ -40,8 +40,8 @@ from ottla.protocol.messages.rpc.remove_raft_voter import RemoveRaftVoterRequest
 from ottla.protocol.messages.rpc.renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.conformance.differential.harness import Both, Side
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import NodePair, Side
+from tests.conformance.differential.normalization import Messages
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 GROUP_KINDS = ("consumer", "share", "streams")
@@ -92,7 +92,7 @@ def replace(*resources: tuple[int, str, dict[str, str | None]]) -> legacy.AlterC
     )
 
 
-def same_entries(both: Both, request: described.DescribeConfigsRequest, version: int = 4) -> None:
+def same_entries(both: NodePair, request: described.DescribeConfigsRequest, version: int = 4) -> None:
     """Fail unless both describe the same settings; Kafka learns of changes a little later than who made them."""
     deadline = time.monotonic() + 5
     while True:
@@ -121,14 +121,14 @@ def _entries(answer: Any) -> Iterator[tuple[tuple[int, str, str], tuple[Any, ...
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_settings_of_everything(both: Both, version: int) -> None:
+def test_settings_of_everything(both: NodePair, version: int) -> None:
     topic = both.new_topic(configs={"retention.ms": "1234567", "cleanup.policy": "compact,delete"})
     same_entries(both, describe((TOPIC, topic), (BROKER, "1"), (BROKER, ""), (GROUP, "g"), (METRICS, "m")), version)
     same_entries(both, describe((TOPIC, topic), (GROUP, "g"), synonyms=False), version)
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_some_settings_of_a_resource(both: Both, version: int) -> None:
+def test_some_settings_of_a_resource(both: NodePair, version: int) -> None:
     topic = both.new_topic()
     same_entries(both, describe((TOPIC, topic), keys=["retention.ms", "segment.bytes", "nobody.knows.it"]), version)
     same_entries(both, describe((BROKER, "1"), keys=["num.io.threads", "ssl.key.password", "node.id"]), version)
@@ -151,9 +151,9 @@ def test_some_settings_of_a_resource(both: Both, version: int) -> None:
         (0, ""),
     ],
 )
-def test_settings_that_cannot_be_described(both: Both, resource: tuple[int, str]) -> None:
+def test_settings_that_cannot_be_described(both: NodePair, resource: tuple[int, str]) -> None:
     for version in (1, 4):
-        both.same(describe(resource, (BROKER, "1"), keys=["node.id"]), version)
+        both.expect_same(describe(resource, (BROKER, "1"), keys=["node.id"]), version)
 
 
 TOPIC_ALTERATIONS: list[list[Alteration]] = [
@@ -180,11 +180,11 @@ TOPIC_ALTERATIONS: list[list[Alteration]] = [
 
 
 @pytest.mark.parametrize("alteration", TOPIC_ALTERATIONS, ids=str)
-def test_topics_are_altered(both: Both, alteration: list[Alteration]) -> None:
+def test_topics_are_altered(both: NodePair, alteration: list[Alteration]) -> None:
     topic = both.new_topic(configs={"retention.ms": "5"})
     for version in (0, 1):
-        both.same(alter((TOPIC, topic, alteration), dry=True), version)
-        both.same(alter((TOPIC, topic, alteration)), version)
+        both.expect_same(alter((TOPIC, topic, alteration), dry=True), version)
+        both.expect_same(alter((TOPIC, topic, alteration)), version)
     same_entries(both, describe((TOPIC, topic)))
 
 
@@ -227,9 +227,9 @@ BROKER_ALTERATIONS: list[tuple[str, list[Alteration]]] = [
 
 
 @pytest.mark.parametrize(("broker", "alteration"), BROKER_ALTERATIONS, ids=str)
-def test_brokers_refuse_what_they_cannot_run_with(both: Both, broker: str, alteration: list[Alteration]) -> None:
+def test_brokers_refuse_what_they_cannot_run_with(both: NodePair, broker: str, alteration: list[Alteration]) -> None:
     for version in (0, 1):
-        answers = both.same(alter((BROKER, broker, alteration)), version)
+        answers = both.expect_same(alter((BROKER, broker, alteration)), version)
         assert answers.ottla.responses[0].error_code
 
 
@@ -255,12 +255,12 @@ GOOD_FOR_BROKERS: list[tuple[str, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("broker", "settings"), GOOD_FOR_BROKERS, ids=str)
-def test_brokers_take_other_settings(both: Both, broker: str, settings: dict[str, str]) -> None:
-    both.same(alter((BROKER, broker, [(name, SET, value) for name, value in settings.items()])), 1)
+def test_brokers_take_other_settings(both: NodePair, broker: str, settings: dict[str, str]) -> None:
+    both.expect_same(alter((BROKER, broker, [(name, SET, value) for name, value in settings.items()])), 1)
     try:
         same_entries(both, describe((BROKER, "1"), (BROKER, "")))
     finally:
-        both.same(alter((BROKER, broker, [(name, DELETE, None) for name in settings])), 1)
+        both.expect_same(alter((BROKER, broker, [(name, DELETE, None) for name in settings])), 1)
     same_entries(both, describe((BROKER, "1"), (BROKER, "")))
 
 
@@ -298,14 +298,14 @@ def test_brokers_take_other_settings(both: Both, broker: str, settings: dict[str
     ],
     ids=str,
 )
-def test_other_resources_are_altered(both: Both, kind: int, name: str, alteration: list[Alteration]) -> None:
+def test_other_resources_are_altered(both: NodePair, kind: int, name: str, alteration: list[Alteration]) -> None:
     try:
         for version in (0, 1):
-            both.same(alter((kind, name, alteration)), version)
+            both.expect_same(alter((kind, name, alteration)), version)
         same_entries(both, describe((GROUP, "g1"), (METRICS, "m1")))
     finally:  # what is subscribed to would be asked of the clients of other tests
         taken = ("metrics", "interval.ms", "match")
-        both.same(alter((METRICS, "m1", [(setting, DELETE, None) for setting in taken])), 1)
+        both.expect_same(alter((METRICS, "m1", [(setting, DELETE, None) for setting in taken])), 1)
 
 
 @pytest.mark.parametrize(
@@ -318,14 +318,14 @@ def test_other_resources_are_altered(both: Both, kind: int, name: str, alteratio
         ("share.record.lock.duration.ms", "1000000"),
     ],
 )
-def test_who_leaves_the_bounds_of_a_group_is_told_which_they_are(both: Both, setting: str, value: str) -> None:
-    answers = both.same(alter((GROUP, "g1", [(setting, SET, value)])), 1, messages=Messages.EXACTLY)
+def test_who_leaves_the_bounds_of_a_group_is_told_which_they_are(both: NodePair, setting: str, value: str) -> None:
+    answers = both.expect_same(alter((GROUP, "g1", [(setting, SET, value)])), 1, messages=Messages.EXACTLY)
     assert answers.ottla.responses[0].error_code == InvalidConfig.code
 
 
-def test_each_resource_has_its_own_answer(both: Both) -> None:
+def test_each_resource_has_its_own_answer(both: NodePair) -> None:
     topic = both.new_topic()
-    both.same(
+    both.expect_same(
         alter(
             (BROKER, "1", [("num.io.threads", SET, "x")]),
             (TOPIC, topic, [("retention.ms", SET, "55")]),
@@ -334,12 +334,14 @@ def test_each_resource_has_its_own_answer(both: Both) -> None:
         ),
         1,
     )
-    both.same(alter((TOPIC, topic, [("retention.ms", SET, "1")]), (TOPIC, topic, [("retention.ms", SET, "2")])), 1)
-    both.same(alter(), 0)
+    both.expect_same(
+        alter((TOPIC, topic, [("retention.ms", SET, "1")]), (TOPIC, topic, [("retention.ms", SET, "2")])), 1
+    )
+    both.expect_same(alter(), 0)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_settings_are_replaced(both: Both, version: int) -> None:
+def test_settings_are_replaced(both: NodePair, version: int) -> None:
     topic = both.new_topic(configs={"retention.ms": "5", "segment.bytes": "2000000"})
     resources: list[tuple[int, str, dict[str, str | None]]] = [
         (TOPIC, topic, {"retention.ms": "888"}),
@@ -355,15 +357,15 @@ def test_settings_are_replaced(both: Both, version: int) -> None:
         (METRICS, "m1", {"interval.ms": "2000"}),
     ]
     for resource in resources:
-        both.same(replace(resource), version)
+        both.expect_same(replace(resource), version)
     same_entries(both, describe((TOPIC, topic), (GROUP, "g1"), (METRICS, "m1"), (BROKER, "")))
 
 
-def test_resources_that_have_settings(both: Both) -> None:
+def test_resources_that_have_settings(both: NodePair) -> None:
     both.new_topic()
-    both.same(ListConfigResourcesRequest(), 0)
+    both.expect_same(ListConfigResourcesRequest(), 0)
     for kinds in ([], [16], [2, 4, 8, 16, 32], [4], [8], [32], [3], [0], [2, 3], [2, 2]):
-        both.same(ListConfigResourcesRequest(resource_types=kinds), 1)
+        both.expect_same(ListConfigResourcesRequest(resource_types=kinds), 1)
 
 
 # -- topics --
@@ -385,7 +387,7 @@ def wanted(name: str, count: int = 1, factor: int = 1, *, at: list[list[int]] | 
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_topics_that_cannot_be_made(both: Both, version: int) -> None:
+def test_topics_that_cannot_be_made(both: NodePair, version: int) -> None:
     there = both.new_topic()
     asked = [
         wanted(""),
@@ -407,38 +409,42 @@ def test_topics_that_cannot_be_made(both: Both, version: int) -> None:
         wanted("repeated", -1, -1, at=[[1, 1]]),
         wanted("__cluster_metadata"),
     ]
-    both.same(topics.CreateTopicsRequest(topics=asked), version)
-    both.same(topics.CreateTopicsRequest(topics=[wanted("many", 10_001)]), version)
-    both.same(topics.CreateTopicsRequest(topics=[]), version)
+    both.expect_same(topics.CreateTopicsRequest(topics=asked), version)
+    both.expect_same(topics.CreateTopicsRequest(topics=[wanted("many", 10_001)]), version)
+    both.expect_same(topics.CreateTopicsRequest(topics=[]), version)
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_topics_are_made(both: Both, version: int) -> None:
+def test_topics_are_made(both: NodePair, version: int) -> None:
     for name, asked in (
         (f"dry-{version}", wanted(f"dry-{version}", 2)),
         (f"man-{version}", wanted(f"man-{version}", -1, -1, at=[[1], [1], [1]])),
         (f"set-{version}", wanted(f"set-{version}", retention_ms="5", cleanup_policy="compact")),
     ):
         dry = topics.CreateTopicsRequest(topics=[asked], validate_only=True)
-        both.same(dry, version, ignoring=["topic_id"])
-        answers = both.same(topics.CreateTopicsRequest(topics=[asked]), version, ignoring=["topic_id"])
+        both.expect_same(dry, version, ignoring=["topic_id"])
+        answers = both.expect_same(topics.CreateTopicsRequest(topics=[asked]), version, ignoring=["topic_id"])
         assert answers.ottla.topics[0].error_code == 0, name
-        both.same(topics.CreateTopicsRequest(topics=[asked]), version)
+        both.expect_same(topics.CreateTopicsRequest(topics=[asked]), version)
     if version >= 4:
-        both.same(topics.CreateTopicsRequest(topics=[wanted(f"d.{version}", -1, -1)]), version, ignoring=["topic_id"])
-        both.same(topics.CreateTopicsRequest(topics=[wanted(f"d_{version}", -1, -1)]), version)
+        both.expect_same(
+            topics.CreateTopicsRequest(topics=[wanted(f"d.{version}", -1, -1)]), version, ignoring=["topic_id"]
+        )
+        both.expect_same(topics.CreateTopicsRequest(topics=[wanted(f"d_{version}", -1, -1)]), version)
 
 
-def test_a_topic_wanted_at_once_comes_too_late(both: Both) -> None:
-    both.same(topics.CreateTopicsRequest(topics=[wanted("at-once")], timeout_ms=0), 7)
+def test_a_topic_wanted_at_once_comes_too_late(both: NodePair) -> None:
+    both.expect_same(topics.CreateTopicsRequest(topics=[wanted("at-once")], timeout_ms=0), 7)
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_topics_are_deleted(both: Both, version: int) -> None:
+def test_topics_are_deleted(both: NodePair, version: int) -> None:
     first = both.new_topic()
     if version < 6:
-        both.same(DeleteTopicsRequest(topic_names=[first, "missing", "twice", "twice"], timeout_ms=5000), version)
-        both.same(DeleteTopicsRequest(topic_names=[first], timeout_ms=5000), version)
+        both.expect_same(
+            DeleteTopicsRequest(topic_names=[first, "missing", "twice", "twice"], timeout_ms=5000), version
+        )
+        both.expect_same(DeleteTopicsRequest(topic_names=[first], timeout_ms=5000), version)
         return
     second = both.new_topic()
 
@@ -459,56 +465,56 @@ def test_topics_are_deleted(both: Both, version: int) -> None:
             timeout_ms=5000,
         )
 
-    both.same(request, version)
-    both.same(request, version)
+    both.expect_same(request, version)
+    both.expect_same(request, version)
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_topics_get_more_partitions(both: Both, version: int) -> None:
+def test_topics_get_more_partitions(both: NodePair, version: int) -> None:
     two, four = both.new_topic(partitions=2), both.new_topic(partitions=4)
 
     def more(name: str, count: int, at: list[list[int]] | None = None) -> partitions.CreatePartitionsTopic:
         placed = None if at is None else [partitions.CreatePartitionsAssignment(broker_ids=each) for each in at]
         return partitions.CreatePartitionsTopic(name=name, count=count, assignments=placed)
 
-    def same(*asked: partitions.CreatePartitionsTopic, dry: bool = False) -> None:
+    def expect_same(*asked: partitions.CreatePartitionsTopic, dry: bool = False) -> None:
         request = partitions.CreatePartitionsRequest(topics=list(asked), timeout_ms=30_000, validate_only=dry)
-        both.same(request, version)
+        both.expect_same(request, version)
 
-    same(more(two, 2), more(four, 2), more("missing", 2), more("twice", 2), more("twice", 3))
-    same(more(two, 4, [[1]]), more(four, 5, [[9]]))
-    same(more(two, 3, [[1, 1]]), more(four, 5, [[]]))
-    same(more(two, 0), more(four, -1))
-    same(more(two, 3), dry=True)
-    same(more(two, 3), more(four, 6, [[1], [1]]))
-    same(more(two, 3), more(four, 6))
+    expect_same(more(two, 2), more(four, 2), more("missing", 2), more("twice", 2), more("twice", 3))
+    expect_same(more(two, 4, [[1]]), more(four, 5, [[9]]))
+    expect_same(more(two, 3, [[1, 1]]), more(four, 5, [[]]))
+    expect_same(more(two, 0), more(four, -1))
+    expect_same(more(two, 3), dry=True)
+    expect_same(more(two, 3), more(four, 6, [[1], [1]]))
+    expect_same(more(two, 3), more(four, 6))
 
 
 # -- leaders, moves, features --
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_elections_that_nobody_needs(both: Both, version: int) -> None:
+def test_elections_that_nobody_needs(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=2)
     named = [TopicPartitions(topic=topic, partitions=[0, 1, 77]), TopicPartitions(topic="missing", partitions=[0])]
-    both.same(ElectLeadersRequest(topic_partitions=named, timeout_ms=5000), version)
-    both.same(ElectLeadersRequest(topic_partitions=None, timeout_ms=5000), version)
+    both.expect_same(ElectLeadersRequest(topic_partitions=named, timeout_ms=5000), version)
+    both.expect_same(ElectLeadersRequest(topic_partitions=None, timeout_ms=5000), version)
     if version > 0:
-        both.same(ElectLeadersRequest(election_type=1, topic_partitions=named, timeout_ms=5000), version)
-        both.same(ElectLeadersRequest(election_type=5, topic_partitions=named, timeout_ms=5000), version)
+        both.expect_same(ElectLeadersRequest(election_type=1, topic_partitions=named, timeout_ms=5000), version)
+        both.expect_same(ElectLeadersRequest(election_type=5, topic_partitions=named, timeout_ms=5000), version)
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_moves_of_partitions(both: Both, version: int) -> None:
+def test_moves_of_partitions(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=4)
     asked = {0: [1], 1: None, 2: [5], 3: [], 99: [1]}
     named = [ReassignablePartition(partition_index=number, replicas=at) for number, at in asked.items()]
     missing = ReassignableTopic(name="missing", partitions=[ReassignablePartition(partition_index=0, replicas=[1])])
     request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=named), missing])
-    both.same(request, version)
-    both.same(ListPartitionReassignmentsRequest(topics=None), 0)
+    both.expect_same(request, version)
+    both.expect_same(ListPartitionReassignmentsRequest(topics=None), 0)
     listed = [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 88]) for name in (topic, "missing")]
-    both.same(ListPartitionReassignmentsRequest(topics=listed), 0)
+    both.expect_same(ListPartitionReassignmentsRequest(topics=listed), 0)
 
 
 @pytest.mark.parametrize("version", range(3))
@@ -529,13 +535,13 @@ def test_moves_of_partitions(both: Both, version: int) -> None:
     ],
     ids=str,
 )
-def test_features_are_updated(both: Both, version: int, updates: list[tuple[str, int, int]]) -> None:
+def test_features_are_updated(both: NodePair, version: int, updates: list[tuple[str, int, int]]) -> None:
     keys = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level, kind in updates]
-    both.same(UpdateFeaturesRequest(feature_updates=keys), version, messages=Messages.EXACTLY)
+    both.expect_same(UpdateFeaturesRequest(feature_updates=keys), version, messages=Messages.EXACTLY)
 
 
-def test_a_broker_that_is_not_there_cannot_be_unregistered(both: Both) -> None:
-    both.same(UnregisterBrokerRequest(broker_id=55), 0)
+def test_a_broker_that_is_not_there_cannot_be_unregistered(both: NodePair) -> None:
+    both.expect_same(UnregisterBrokerRequest(broker_id=55), 0)
 
 
 # -- quotas and credentials --
@@ -573,7 +579,7 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_quotas(both: Both, version: int) -> None:
+def test_quotas(both: NodePair, version: int) -> None:
     good = [
         quota([("user", "u1")], ("producer_byte_rate", 1000.0, False)),
         quota([("user", "u1"), ("client-id", "c1")], ("consumer_byte_rate", 2000.0, False)),
@@ -581,17 +587,17 @@ def test_quotas(both: Both, version: int) -> None:
         quota([("ip", "127.0.0.1")], ("connection_creation_rate", 10_000.0, False)),
         quota([("user", None)], ("controller_mutation_rate", 500_000.0, False)),
     ]
-    both.same(alter_quotas.AlterClientQuotasRequest(entries=good, validate_only=True), version)
-    both.same(alter_quotas.AlterClientQuotasRequest(entries=good), version)
+    both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=good, validate_only=True), version)
+    both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=good), version)
     time.sleep(0.5)
     for components, strict in FILTERS:
         asked = [
             quotas.ComponentData(entity_type=kind, match_type=match, match=text) for kind, match, text in components
         ]
-        both.same(quotas.DescribeClientQuotasRequest(components=asked, strict=strict), version)
+        both.expect_same(quotas.DescribeClientQuotasRequest(components=asked, strict=strict), version)
     for entry in good:
         entry.ops[0].remove = True
-    both.same(alter_quotas.AlterClientQuotasRequest(entries=good), version)
+    both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=good), version)
 
 
 @pytest.mark.parametrize(
@@ -616,12 +622,12 @@ def test_quotas(both: Both, version: int) -> None:
     ],
     ids=str,
 )
-def test_quotas_that_cannot_be(both: Both, entity: Entity, ops: list[tuple[str, float, bool]]) -> None:
+def test_quotas_that_cannot_be(both: NodePair, entity: Entity, ops: list[tuple[str, float, bool]]) -> None:
     for version in (0, 1):
-        both.same(alter_quotas.AlterClientQuotasRequest(entries=[quota(entity, *ops)]), version)
+        both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=[quota(entity, *ops)]), version)
 
 
-def test_an_entity_that_comes_twice_has_the_quotas_of_its_first_entry(both: Both) -> None:
+def test_an_entity_that_comes_twice_has_the_quotas_of_its_first_entry(both: NodePair) -> None:
     entries = [
         quota([("user", "u"), ("client-id", "twice")], ("producer_byte_rate", 1000.0, False)),
         quota([("client-id", "twice"), ("user", "u")], ("consumer_byte_rate", 2000.0, False)),
@@ -631,13 +637,13 @@ def test_an_entity_that_comes_twice_has_the_quotas_of_its_first_entry(both: Both
     ]
     asked = quotas.DescribeClientQuotasRequest()
     try:
-        both.same(alter_quotas.AlterClientQuotasRequest(entries=entries), 1)
-        assert len(both.soon_same(asked, 1).ottla.entries) == 2
+        both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=entries), 1)
+        assert len(both.expect_same_soon(asked, 1).ottla.entries) == 2
     finally:
         for entry in (entries[0], entries[2]):
             entry.ops[0].remove = True
-        both.same(alter_quotas.AlterClientQuotasRequest(entries=[entries[0], entries[2]]), 1)
-        both.soon_same(asked, 1)
+        both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=[entries[0], entries[2]]), 1)
+        both.expect_same_soon(asked, 1)
 
 
 def upsertion(user: str, mechanism: int = 1, iterations: int = 4096) -> scram.ScramCredentialUpsertion:
@@ -646,21 +652,21 @@ def upsertion(user: str, mechanism: int = 1, iterations: int = 4096) -> scram.Sc
     )
 
 
-def test_scram_credentials(both: Both) -> None:
-    def same(*upsertions: scram.ScramCredentialUpsertion, deletions: Sequence[tuple[str, int]] = ()) -> None:
+def test_scram_credentials(both: NodePair) -> None:
+    def expect_same(*upsertions: scram.ScramCredentialUpsertion, deletions: Sequence[tuple[str, int]] = ()) -> None:
         gone = [scram.ScramCredentialDeletion(name=user, mechanism=mechanism) for user, mechanism in deletions]
-        both.same(scram.AlterUserScramCredentialsRequest(upsertions=list(upsertions), deletions=gone), 0)
+        both.expect_same(scram.AlterUserScramCredentialsRequest(upsertions=list(upsertions), deletions=gone), 0)
 
-    same(upsertion("alice"), upsertion("bob", 2, 8192))
-    same(upsertion(""), upsertion("few", 1, 1), upsertion("many", 1, 99_999), upsertion("what", 7))
-    same(deletions=[("nobody", 1), ("alice", 2), ("", 1), ("x", 0)])
-    same(upsertion("alice", 2), deletions=[("alice", 1)])
-    same(upsertion("alice"), upsertion("alice", 2))
+    expect_same(upsertion("alice"), upsertion("bob", 2, 8192))
+    expect_same(upsertion(""), upsertion("few", 1, 1), upsertion("many", 1, 99_999), upsertion("what", 7))
+    expect_same(deletions=[("nobody", 1), ("alice", 2), ("", 1), ("x", 0)])
+    expect_same(upsertion("alice", 2), deletions=[("alice", 1)])
+    expect_same(upsertion("alice"), upsertion("alice", 2))
     time.sleep(0.5)
     for users in (None, [], ["bob", "nobody", ""], ["bob", "bob", "alice"]):
         named = None if users is None else [UserName(name=user) for user in users]
-        both.same(DescribeUserScramCredentialsRequest(users=named), 0)
-    same(deletions=[("alice", 1), ("bob", 2)])
+        both.expect_same(DescribeUserScramCredentialsRequest(users=named), 0)
+    expect_same(deletions=[("alice", 1), ("bob", 2)])
 
 
 # -- what is switched off --
@@ -679,7 +685,7 @@ def filtered(kind: int = 1) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_rules_without_an_authorizer(both: Both, version: int) -> None:
+def test_rules_without_an_authorizer(both: NodePair, version: int) -> None:
     creation = create_acls.AclCreation(
         resource_type=2,
         resource_name="t",
@@ -689,24 +695,24 @@ def test_rules_without_an_authorizer(both: Both, version: int) -> None:
         operation=3,
         permission_type=3,
     )
-    both.same(DescribeAclsRequest(**filtered()), version)
-    both.same(create_acls.CreateAclsRequest(creations=[creation, creation]), version)
-    both.same(create_acls.CreateAclsRequest(creations=[]), version)
-    both.same(delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**filtered())]), version)
-    both.same(DescribeAclsRequest(**filtered(0)), version)
+    both.expect_same(DescribeAclsRequest(**filtered()), version)
+    both.expect_same(create_acls.CreateAclsRequest(creations=[creation, creation]), version)
+    both.expect_same(create_acls.CreateAclsRequest(creations=[]), version)
+    both.expect_same(delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(**filtered())]), version)
+    both.expect_same(DescribeAclsRequest(**filtered(0)), version)
     creation.resource_type = 0
-    both.same(create_acls.CreateAclsRequest(creations=[creation]), version)
+    both.expect_same(create_acls.CreateAclsRequest(creations=[creation]), version)
 
 
-def test_tokens_that_nobody_may_have(both: Both) -> None:
+def test_tokens_that_nobody_may_have(both: NodePair) -> None:
     for version in range(1, 4):
-        both.same(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version)
-        both.same(DescribeDelegationTokenRequest(owners=None), version)
+        both.expect_same(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version)
+        both.expect_same(DescribeDelegationTokenRequest(owners=None), version)
     for version in range(1, 3):
-        both.same(RenewDelegationTokenRequest(hmac=b"abc", renew_period_ms=1000), version)
-        both.same(ExpireDelegationTokenRequest(hmac=b"abc", expiry_time_period_ms=1000), version)
+        both.expect_same(RenewDelegationTokenRequest(hmac=b"abc", renew_period_ms=1000), version)
+        both.expect_same(ExpireDelegationTokenRequest(hmac=b"abc", expiry_time_period_ms=1000), version)
     asked = CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="ann", max_lifetime_ms=-1)
-    both.same(asked, 3)
+    both.expect_same(asked, 3)
 
 
 # -- the quorum --
@@ -715,18 +721,18 @@ HOW_FAR = ["leader_epoch", "high_watermark", "log_end_offset", "*_timestamp", "r
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_quorum_is_described(both: Both, version: int) -> None:
+def test_the_quorum_is_described(both: NodePair, version: int) -> None:
     for name, number in (("__cluster_metadata", 0), ("__cluster_metadata", 1), ("other", 0)):
         topic = TopicData(topic_name=name, partitions=[PartitionData(partition_index=number)])
-        both.same(DescribeQuorumRequest(topics=[topic]), version, ignoring=HOW_FAR)
-    both.same(DescribeQuorumRequest(topics=[]), version)
+        both.expect_same(DescribeQuorumRequest(topics=[topic]), version, ignoring=HOW_FAR)
+    both.expect_same(DescribeQuorumRequest(topics=[]), version)
 
 
-def test_voters_of_another_cluster(both: Both) -> None:
+def test_voters_of_another_cluster(both: NodePair) -> None:
     for version in range(2):
-        both.same(AddRaftVoterRequest(cluster_id="other", voter_id=5, voter_directory_id=b"1" * 16), version)
-    both.same(RemoveRaftVoterRequest(cluster_id="other", voter_id=5, voter_directory_id=b"1" * 16), 0)
-    both.same(RemoveRaftVoterRequest(cluster_id=None, voter_id=5, voter_directory_id=b"1" * 16), 0)
+        both.expect_same(AddRaftVoterRequest(cluster_id="other", voter_id=5, voter_directory_id=b"1" * 16), version)
+    both.expect_same(RemoveRaftVoterRequest(cluster_id="other", voter_id=5, voter_directory_id=b"1" * 16), 0)
+    both.expect_same(RemoveRaftVoterRequest(cluster_id=None, voter_id=5, voter_directory_id=b"1" * 16), 0)
 
 
 # -- topics made by asking for them --
@@ -736,8 +742,8 @@ def missing(name: str) -> Callable[[bool], MetadataRequest]:
     return lambda create: MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=create)
 
 
-def test_no_topic_is_made_where_that_is_switched_off(both: Both) -> None:
+def test_no_topic_is_made_where_that_is_switched_off(both: NodePair) -> None:
     for name in ("asked-for", "__consumer_offsets", "a/b"):
-        both.same(missing(name)(True), 12)
+        both.expect_same(missing(name)(True), 12)
         time.sleep(0.3)
-        both.same(missing(name)(True), 12)
+        both.expect_same(missing(name)(True), 12)

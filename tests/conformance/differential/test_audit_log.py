@@ -22,7 +22,7 @@ from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
 from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.wire.declare import schema_of
 from tests.conformance.differential.groups import coordinators_ready
-from tests.conformance.differential.harness import Asked, Both, Side, ask_alone, both_running
+from tests.conformance.differential.harness import NodePair, RequestSource, Side, ask_alone, both_running
 from tests.conformance.differential.requests import Part, fetch
 from tests.conformance.differential.test_authorization import (
     DENY,
@@ -54,14 +54,14 @@ def set_level(node: OttlaNode, level: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def audited_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+def audited_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     with both_running(tmp_path_factory.mktemp("audit"), SETTINGS, jvm_options=[TRACE]) as (both, node):
         set_level(node, "TRACE")
         yield both, node
 
 
 @pytest.fixture
-def audited(audited_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+def audited(audited_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
     both, node = audited_nodes
     before = node.log_path.stat().st_size
     yield both
@@ -80,7 +80,7 @@ def audit_of(side: Side, since: int, api: str) -> Counter[tuple[str, str]]:
     return Counter((line[1], line[2]) for line in found if line is not None and line[3] == api)
 
 
-def differences(both: Both, request: Asked, version: int) -> list[str]:
+def differences(both: NodePair, request: RequestSource, version: int) -> list[str]:
     """What only one of the nodes writes about a request."""
     made = request(both.ottla) if callable(request) else request
     api = schema_of(type(made)).name.removesuffix("Request")
@@ -99,7 +99,7 @@ def differences(both: Both, request: Asked, version: int) -> list[str]:
     ]
 
 
-def same_audit(both: Both, *requests: tuple[Asked, int]) -> None:
+def same_audit(both: NodePair, *requests: tuple[RequestSource, int]) -> None:
     """Fail with all that the nodes audit differently."""
     found = [line for request, version in requests for line in differences(both, request, version)]
     assert not found, "\n  ".join(["the audit logs differ:", *found])
@@ -127,13 +127,13 @@ TOPIC_CASES: dict[str, Callable[[str], list[Rule]]] = {
 
 
 @pytest.mark.parametrize("name", TOPIC_CASES)
-def test_requests_about_topics(audited: Both, name: str) -> None:
+def test_requests_about_topics(audited: NodePair, name: str) -> None:
     topic, open_topic = audited.new_topic(), audited.new_topic()
     with rules(audited, *TOPIC_CASES[name](topic)):
         same_audit(audited, *about_topic(topic, open_topic))
 
 
-def test_each_fetch_of_a_session_counts_all_of_its_partitions(audited: Both) -> None:
+def test_each_fetch_of_a_session_counts_all_of_its_partitions(audited: NodePair) -> None:
     topic, closed = audited.new_topic(partitions=3), audited.new_topic(partitions=2)
 
     def asked(side: Any) -> Any:
@@ -156,7 +156,7 @@ def test_each_fetch_of_a_session_counts_all_of_its_partitions(audited: Both) -> 
             assert sum("resourceRefCount = 3 " in text for _, text in ottla) == 1
 
 
-def test_requests_about_groups(audited: Both) -> None:
+def test_requests_about_groups(audited: NodePair) -> None:
     coordinators_ready(audited)
     topic = audited.new_topic()
     for given in ([], [Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)]):
@@ -165,14 +165,14 @@ def test_requests_about_groups(audited: Both) -> None:
 
 
 @pytest.mark.parametrize("more", [(), (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)], ids=str)
-def test_requests_about_the_cluster(audited: Both, more: tuple[Operation, ...]) -> None:
+def test_requests_about_the_cluster(audited: NodePair, more: tuple[Operation, ...]) -> None:
     with rules(
         audited, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
     ):
         same_audit(audited, *about_cluster())
 
 
-def test_requests_that_make_topics_and_producers(audited: Both) -> None:
+def test_requests_that_make_topics_and_producers(audited: NodePair) -> None:
     given = [
         Rule(AclResourceType.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
         Rule(AclResourceType.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),
@@ -194,7 +194,7 @@ def test_requests_that_make_topics_and_producers(audited: Both) -> None:
         )
 
 
-def test_refusals_are_logged_at_info_and_permissions_are_not(audited_nodes: tuple[Both, OttlaNode]) -> None:
+def test_refusals_are_logged_at_info_and_permissions_are_not(audited_nodes: tuple[NodePair, OttlaNode]) -> None:
     """The level that a node starts with, Kafka's own; it can be set while the node runs."""
     both, node = audited_nodes
     topic, open_topic = both.new_topic(), both.new_topic()

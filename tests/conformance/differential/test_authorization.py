@@ -71,8 +71,8 @@ from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.rpc.update_features import UpdateFeaturesRequest
-from tests.conformance.differential.harness import Asked, Both, both_running
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import NodePair, RequestSource, both_running
+from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import Part, batch, fetch, id_of, produce
 from tests.support.ottla_node import OttlaNode
 
@@ -102,13 +102,13 @@ class Rule(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def guarded_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+def guarded_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     with both_running(tmp_path_factory.mktemp("authorization"), SETTINGS) as nodes:
         yield nodes
 
 
 @pytest.fixture
-def guarded(guarded_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+def guarded(guarded_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
     """Both nodes, with an authorizer each and no rules yet."""
     both, node = guarded_nodes
     before = node.log_path.stat().st_size
@@ -133,12 +133,12 @@ def everything(**fields: Any) -> Any:
     )
 
 
-def count_rules(both: Both) -> tuple[int, int]:
+def count_rules(both: NodePair) -> tuple[int, int]:
     answers = both.ask(everything(), 3)
     return tuple(sum(len(each.acls) for each in answer.resources) for answer in answers)  # type: ignore[return-value]
 
 
-def wait_for_rules(both: Both, count: int) -> None:
+def wait_for_rules(both: NodePair, count: int) -> None:
     deadline = time.monotonic() + 20
     while count_rules(both) != (count, count):
         assert time.monotonic() < deadline, count_rules(both)
@@ -146,10 +146,10 @@ def wait_for_rules(both: Both, count: int) -> None:
 
 
 @contextmanager
-def rules(both: Both, *given: Rule) -> Iterator[None]:
+def rules(both: NodePair, *given: Rule) -> Iterator[None]:
     """The rules are in force inside, on both."""
     before = count_rules(both)[0]
-    both.same(CreateAclsRequest(creations=[creation(each) for each in given]), 3)
+    both.expect_same(CreateAclsRequest(creations=[creation(each) for each in given]), 3)
     wait_for_rules(both, before + len(set(given)))
     try:
         yield
@@ -234,7 +234,7 @@ def resource(kind: int, name: str) -> dict[str, Any]:
     return {"resource_type": kind, "resource_name": name}
 
 
-def about_topic(topic: str, open_topic: str) -> list[tuple[Asked, int]]:
+def about_topic(topic: str, open_topic: str) -> list[tuple[RequestSource, int]]:
     """Requests that touch a topic, and another that anybody may touch."""
     both_names = (topic, open_topic)
 
@@ -350,23 +350,23 @@ def about_topic(topic: str, open_topic: str) -> list[tuple[Asked, int]]:
 
 
 @pytest.mark.parametrize("name", TOPIC_RULES)
-def test_what_may_be_done_with_a_topic(guarded: Both, name: str) -> None:
+def test_what_may_be_done_with_a_topic(guarded: NodePair, name: str) -> None:
     topic, open_topic = guarded.new_topic(), guarded.new_topic()
     with rules(guarded, *TOPIC_RULES[name](topic)):
         for request, version in about_topic(topic, open_topic):
-            guarded.same(request, version, messages=Messages.LOOSELY)
+            guarded.expect_same(request, version, messages=Messages.LOOSELY)
 
 
-def test_without_acks_a_topic_that_may_not_be_written_ends_the_connection(guarded: Both) -> None:
+def test_without_acks_a_topic_that_may_not_be_written_ends_the_connection(guarded: NodePair) -> None:
     topic, open_topic = guarded.new_topic(), guarded.new_topic()
     with rules(guarded, Rule(AclResourceType.TOPIC, topic, Operation.READ)):
         for version in (3, 12):
             request = produce(version, (topic, 0, batch()), (open_topic, 0, batch()), acks=0)
-            assert guarded.tell(request, version) == ("closed", "closed")
-        guarded.soon_same(fetch(12, Part(open_topic)), 12)
+            assert guarded.send_unanswered(request, version) == ("closed", "closed")
+        guarded.expect_same_soon(fetch(12, Part(open_topic)), 12)
 
 
-def test_topics_are_made_by_those_who_may(guarded: Both) -> None:
+def test_topics_are_made_by_those_who_may(guarded: NodePair) -> None:
     names = ("mine-1", "mine-2", "theirs-1", "free-1")
     given = [
         Rule(AclResourceType.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
@@ -381,8 +381,8 @@ def test_topics_are_made_by_those_who_may(guarded: Both) -> None:
     with rules(guarded, *given):
         for version in (2, 4, 5, 7):
             request = CreateTopicsRequest(topics=asked, timeout_ms=5000, validate_only=True)
-            guarded.same(request, version, messages=Messages.LOOSELY)
-        guarded.same(CreateTopicsRequest(topics=asked, timeout_ms=5000), 7, messages=Messages.LOOSELY)
+            guarded.expect_same(request, version, messages=Messages.LOOSELY)
+        guarded.expect_same(CreateTopicsRequest(topics=asked, timeout_ms=5000), 7, messages=Messages.LOOSELY)
         for name in ("mine-9", "theirs-9"):
             # Asking for what is not there makes it, if the client may.
             wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
@@ -391,7 +391,7 @@ def test_topics_are_made_by_those_who_may(guarded: Both) -> None:
 
 
 @pytest.mark.parametrize("operation", [Operation.DELETE, Operation.READ, Operation.CREATE])
-def test_topics_are_deleted_by_those_who_may(guarded: Both, operation: Operation) -> None:
+def test_topics_are_deleted_by_those_who_may(guarded: NodePair, operation: Operation) -> None:
     topics = [guarded.new_topic() for _ in range(3)]
 
     def by_id(side: Any) -> DeleteTopicsRequest:
@@ -406,11 +406,11 @@ def test_topics_are_deleted_by_those_who_may(guarded: Both, operation: Operation
     ]
     with rules(guarded, *given):
         names = [topics[0], "nowhere"]
-        guarded.same(DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5, messages=Messages.LOOSELY)
-        guarded.same(by_id, 6, messages=Messages.LOOSELY)
+        guarded.expect_same(DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5, messages=Messages.LOOSELY)
+        guarded.expect_same(by_id, 6, messages=Messages.LOOSELY)
 
 
-def about_group(group: str, topic: str) -> list[tuple[Asked, int]]:
+def about_group(group: str, topic: str) -> list[tuple[RequestSource, int]]:
     """Requests that a client may not make who has no right to the group."""
     commit = OffsetCommitRequestTopic(
         name=topic, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
@@ -447,23 +447,25 @@ def about_group(group: str, topic: str) -> list[tuple[Asked, int]]:
     ]
 
 
-def test_a_group_is_for_those_who_may(guarded: Both) -> None:
+def test_a_group_is_for_those_who_may(guarded: NodePair) -> None:
     topic = guarded.new_topic()
     with rules(guarded, Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)):
         for request, version in about_group("closed", topic):
-            guarded.same(request, version, messages=Messages.LOOSELY)
+            guarded.expect_same(request, version, messages=Messages.LOOSELY)
 
 
-def test_transactional_ids_and_idempotence(guarded: Both) -> None:
+def test_transactional_ids_and_idempotence(guarded: NodePair) -> None:
     topic = guarded.new_topic()
     data = batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     with rules(guarded, Rule(AclResourceType.TRANSACTIONAL_ID, "closed", Operation.ALL, principal=SOMEBODY)):
         for version in (3, 12, 13):
-            guarded.same(produce(version, (topic, 0, data), transactional_id="closed"), version)
+            guarded.expect_same(produce(version, (topic, 0, data), transactional_id="closed"), version)
         for version in (0, 4):
-            guarded.same(InitProducerIdRequest(transactional_id="closed", transaction_timeout_ms=1000), version)
-        guarded.same(FindCoordinatorRequest(key="closed", key_type=1), 3, messages=Messages.LOOSELY)
-        guarded.same(FindCoordinatorRequest(coordinator_keys=["closed"], key_type=1), 4, messages=Messages.LOOSELY)
+            guarded.expect_same(InitProducerIdRequest(transactional_id="closed", transaction_timeout_ms=1000), version)
+        guarded.expect_same(FindCoordinatorRequest(key="closed", key_type=1), 3, messages=Messages.LOOSELY)
+        guarded.expect_same(
+            FindCoordinatorRequest(coordinator_keys=["closed"], key_type=1), 4, messages=Messages.LOOSELY
+        )
 
 
 IDEMPOTENCE: dict[str, tuple[list[Rule], bool]] = {
@@ -493,7 +495,7 @@ IDEMPOTENCE: dict[str, tuple[list[Rule], bool]] = {
 
 
 @pytest.mark.parametrize("name", IDEMPOTENCE)
-def test_who_may_write_anything_may_write_idempotently(guarded: Both, name: str) -> None:
+def test_who_may_write_anything_may_write_idempotently(guarded: NodePair, name: str) -> None:
     given, is_allowed = IDEMPOTENCE[name]
     with rules(guarded, *given, *keep_control()):
         deadline = time.monotonic() + 20
@@ -515,7 +517,7 @@ def keep_control() -> list[Rule]:
     ]
 
 
-def about_cluster() -> list[tuple[Asked, int]]:
+def about_cluster() -> list[tuple[RequestSource, int]]:
     broker = resource(ResourceType.BROKER, "1")
     return [
         *((DescribeClusterRequest(include_cluster_authorized_operations=True), version) for version in (0, 1)),
@@ -562,12 +564,12 @@ def about_cluster() -> list[tuple[Asked, int]]:
     [(), (Operation.DESCRIBE_CONFIGS,), (Operation.ALTER_CONFIGS,), (Operation.CREATE, Operation.IDEMPOTENT_WRITE)],
     ids=str,
 )
-def test_what_may_be_done_with_the_cluster(guarded: Both, more: tuple[Operation, ...]) -> None:
+def test_what_may_be_done_with_the_cluster(guarded: NodePair, more: tuple[Operation, ...]) -> None:
     with rules(
         guarded, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
     ):
         for request, version in about_cluster():
-            guarded.same(request, version, ignoring=VARYING)
+            guarded.expect_same(request, version, ignoring=VARYING)
 
 
 VARYING = (
@@ -587,31 +589,31 @@ VARYING = (
 )
 
 
-def test_who_may_not_describe_the_cluster_sees_no_rules(guarded: Both) -> None:
+def test_who_may_not_describe_the_cluster_sees_no_rules(guarded: NodePair) -> None:
     """Through a broker or at a controller; and who may not alter it changes none."""
     denied = Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE, DENY)
     with rules(guarded, *keep_control()):
-        guarded.same(CreateAclsRequest(creations=[creation(denied)]), 3)
+        guarded.expect_same(CreateAclsRequest(creations=[creation(denied)]), 3)
         deadline = time.monotonic() + 20
         while [answer.error_code for answer in guarded.ask(everything(), 3)] != [31, 31]:
             assert time.monotonic() < deadline
         for listener in ("PLAINTEXT", "CONTROLLER"):
-            guarded.same(everything(), 3, messages=Messages.LOOSELY, listener=listener)
-        guarded.same(DeleteAclsRequest(filters=[removal(denied)]), 3)
+            guarded.expect_same(everything(), 3, messages=Messages.LOOSELY, listener=listener)
+        guarded.expect_same(DeleteAclsRequest(filters=[removal(denied)]), 3)
         wait_for_rules(guarded, len(keep_control()))
 
 
-def test_a_controller_asks_for_the_same_rights_as_a_broker(guarded: Both) -> None:
+def test_a_controller_asks_for_the_same_rights_as_a_broker(guarded: NodePair) -> None:
     """To alter the cluster is not to alter its settings, wherever one asks."""
     with rules(guarded, *keep_control()):
         others = Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER_CONFIGS, principal=SOMEBODY)
         with rules(guarded, others):
             for request in (AlterClientQuotasRequest(), UpdateFeaturesRequest(validate_only=True)):
                 for listener in ("PLAINTEXT", "CONTROLLER"):
-                    guarded.same(request, 1, listener=listener)
+                    guarded.expect_same(request, 1, listener=listener)
 
 
-def test_rules_are_told_by_filter(guarded: Both) -> None:
+def test_rules_are_told_by_filter(guarded: NodePair) -> None:
     given = [
         Rule(AclResourceType.TOPIC, "told", Operation.READ),
         Rule(AclResourceType.TOPIC, "tol", Operation.WRITE, DENY, SOMEBODY, "192.0.2.7", PREFIXED),
@@ -634,10 +636,10 @@ def test_rules_are_told_by_filter(guarded: Both) -> None:
             {"resource_type_filter": AclResourceType.USER},
         ):
             for version in (1, 2, 3):
-                guarded.same(everything(**fields), version)
+                guarded.expect_same(everything(**fields), version)
 
 
-def test_rules_that_cannot_be(guarded: Both) -> None:
+def test_rules_that_cannot_be(guarded: NodePair) -> None:
     bad = [
         Rule(AclResourceType.CLUSTER, "another", Operation.ALTER),
         Rule(AclResourceType.TOPIC, "", Operation.READ),
@@ -645,21 +647,21 @@ def test_rules_that_cannot_be(guarded: Both) -> None:
         Rule(AclResourceType.TOPIC, "fine", Operation.READ, principal="nocolon"),
     ]
     for each in bad[:2]:
-        guarded.same(CreateAclsRequest(creations=[creation(each)]), 3, messages=Messages.LOOSELY)
+        guarded.expect_same(CreateAclsRequest(creations=[creation(each)]), 3, messages=Messages.LOOSELY)
     with rules(guarded, bad[2]):
         # The same rule again is no other rule.
-        guarded.same(CreateAclsRequest(creations=[creation(bad[2])]), 3)
-        guarded.same(everything(), 3)
+        guarded.expect_same(CreateAclsRequest(creations=[creation(bad[2])]), 3)
+        guarded.expect_same(everything(), 3)
 
 
-def test_rules_are_removed_by_filter(guarded: Both) -> None:
+def test_rules_are_removed_by_filter(guarded: NodePair) -> None:
     given = [
         Rule(AclResourceType.TOPIC, "gone-1", Operation.READ),
         Rule(AclResourceType.TOPIC, "gone-1", Operation.WRITE),
         Rule(AclResourceType.GROUP, "gone-1", Operation.READ),
     ]
     before = count_rules(guarded)[0]
-    guarded.same(CreateAclsRequest(creations=[creation(each) for each in given]), 2)
+    guarded.expect_same(CreateAclsRequest(creations=[creation(each) for each in given]), 2)
     wait_for_rules(guarded, before + 3)
     filters = [
         DeleteAclsFilter(
@@ -674,5 +676,5 @@ def test_rules_are_removed_by_filter(guarded: Both) -> None:
         removal(given[2]),
         removal(Rule(AclResourceType.TOPIC, "never", Operation.READ)),
     ]
-    guarded.same(DeleteAclsRequest(filters=filters), 3)
+    guarded.expect_same(DeleteAclsRequest(filters=filters), 3)
     wait_for_rules(guarded, before)

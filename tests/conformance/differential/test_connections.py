@@ -8,8 +8,8 @@ import pytest
 from ottla.protocol.messages.apis import APIS, BY_KEY, Api, ApiKey, Listeners
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
-from tests.conformance.differential.harness import Answers, Both, Side, decode_response, frame_of, header_of
-from tests.conformance.differential.normal import CLOSED
+from tests.conformance.differential.harness import Answers, NodePair, Side, decode_response, frame_of, header_of
+from tests.conformance.differential.normalization import CLOSED
 from tests.conformance.differential.requests import Part, batch, fetch, produce
 
 STABLE = range(5)
@@ -31,7 +31,7 @@ def known_to_ottla(answers: Answers) -> ApiVersionsResponse:
 
 @pytest.mark.parametrize("listener", SERVED)
 @pytest.mark.parametrize("version", STABLE)
-def test_versions_are_told_alike(both: Both, version: int, listener: str) -> None:
+def test_versions_are_told_alike(both: NodePair, version: int, listener: str) -> None:
     answers = both.ask(versions_request(), version, listener=listener)
     assert both.differences(Answers(known_to_ottla(answers), answers.ottla), version) == []
 
@@ -51,7 +51,7 @@ def test_versions_are_told_alike(both: Both, version: int, listener: str) -> Non
         ("a\n", "1"),
     ],
 )
-def test_names_of_software(both: Both, name: str, number: str, version: int) -> None:
+def test_names_of_software(both: NodePair, name: str, number: str, version: int) -> None:
     request = versions_request(client_software_name=name, client_software_version=number)
     answers = both.ask(request, version)
     assert both.differences(Answers(known_to_ottla(answers), answers.ottla), version) == []
@@ -59,7 +59,7 @@ def test_names_of_software(both: Both, name: str, number: str, version: int) -> 
 
 @pytest.mark.parametrize("version", [5, 6, 99, 32_767, -1])
 @pytest.mark.parametrize("body", [b"", b"\0", b"whatever follows"])
-def test_versions_of_the_future_are_answered_in_version_0(both: Both, version: int, body: bytes) -> None:
+def test_versions_of_the_future_are_answered_in_version_0(both: NodePair, version: int, body: bytes) -> None:
     got = both.send(header_of(ApiKey.API_VERSIONS, version, 7) + body)
     kafka, ottla = (each if isinstance(each, str) else decode_response(ApiKey.API_VERSIONS, 0, each) for each in got)
     assert kafka == ottla
@@ -67,7 +67,7 @@ def test_versions_of_the_future_are_answered_in_version_0(both: Both, version: i
 
 @pytest.mark.parametrize("listener", SERVED)
 @pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 93, 200, 32_767])
-def test_apis_that_do_not_exist(both: Both, key: int, listener: str) -> None:
+def test_apis_that_do_not_exist(both: NodePair, key: int, listener: str) -> None:
     for version in (0, 1, 5):
         assert both.send(struct.pack(">hhih", key, version, 1, -1), listener=listener) == (CLOSED, CLOSED)
 
@@ -77,7 +77,7 @@ def out_of_range(api: Api) -> list[int]:
 
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.key != ApiKey.API_VERSIONS], ids=lambda api: api.name)
-def test_versions_that_do_not_exist(both: Both, api: Api) -> None:
+def test_versions_that_do_not_exist(both: NodePair, api: Api) -> None:
     for version in out_of_range(api):
         assert both.send(header_of(api.key, version, 1) + bytes(40)) == (CLOSED, CLOSED), version
 
@@ -85,12 +85,12 @@ def test_versions_that_do_not_exist(both: Both, api: Api) -> None:
 @pytest.mark.parametrize(
     "api", [api for api in APIS if api.listeners is Listeners.CONTROLLER], ids=lambda api: api.name
 )
-def test_brokers_do_not_serve_what_is_the_controllers(both: Both, api: Api) -> None:
+def test_brokers_do_not_serve_what_is_the_controllers(both: NodePair, api: Api) -> None:
     assert both.send(frame_of(api.request(), api.latest_stable, 1, "differential")) == (CLOSED, CLOSED)
 
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.listeners is Listeners.BROKER], ids=lambda api: api.name)
-def test_controllers_do_not_serve_what_is_the_brokers(both: Both, api: Api) -> None:
+def test_controllers_do_not_serve_what_is_the_brokers(both: NodePair, api: Api) -> None:
     frame = frame_of(api.request(), api.latest_stable, 1, "differential")
     assert both.send(frame, listener="CONTROLLER") == (CLOSED, CLOSED)
 
@@ -129,7 +129,7 @@ def outcome(got: bytes | str, key: int, version: int) -> str:
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_headers(both: Both, name: str) -> None:
+def test_headers(both: NodePair, name: str) -> None:
     data = HEADERS[name]
     version = struct.unpack_from(">h", data, 2)[0] if len(data) >= 4 else 1
     kafka, ottla = (outcome(got, 3, version) for got in both.send(data))
@@ -154,15 +154,15 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_bodies(both: Both, name: str) -> None:
+def test_bodies(both: NodePair, name: str) -> None:
     key, version, body = BODIES[name]
     kafka, ottla = (outcome(got, key, version) for got in both.send(header_of(key, version, 1) + body))
     assert ottla == (CLOSED if name in STRICTER else kafka)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_cut_and_flipped_requests(both: Both, seed: int) -> None:
-    """Both answer, or both close: a bad byte that still makes a request may be answered with whatever error fits."""
+def test_cut_and_flipped_requests(both: NodePair, seed: int) -> None:
+    """NodePair answer, or both close: a bad byte that still makes a request may be answered with whatever error fits."""
     random = Random(seed)
     topic = both.new_topic()
     makers = [
@@ -189,7 +189,7 @@ def test_cut_and_flipped_requests(both: Both, seed: int) -> None:
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
-def test_frames_of_a_size_that_is_not_allowed(both: Both, size: int) -> None:
+def test_frames_of_a_size_that_is_not_allowed(both: NodePair, size: int) -> None:
     outcomes = []
     for side in both.sides:
         side.send_raw(struct.pack(">i", size) + bytes(20))
@@ -205,12 +205,12 @@ def pipelined(side: Side, count: int) -> list[int]:
     return [struct.unpack_from(">i", answer)[0] for answer in answers if not isinstance(answer, str)]
 
 
-def test_requests_are_answered_in_their_order(both: Both) -> None:
+def test_requests_are_answered_in_their_order(both: NodePair) -> None:
     for side in both.sides:
         assert pipelined(side, 50) == list(range(50))
 
 
-def test_what_follows_a_bad_request_is_not_answered(both: Both) -> None:
+def test_what_follows_a_bad_request_is_not_answered(both: NodePair) -> None:
     for side in both.sides:
         good = frame_of(ApiVersionsRequest(), 0, 1, "differential")
         bad = struct.pack(">hhih", 999, 0, 2, -1)
@@ -220,12 +220,12 @@ def test_what_follows_a_bad_request_is_not_answered(both: Both) -> None:
 
 
 @pytest.mark.parametrize("client_id", [None, "", "ä" * 100, "x" * 30_000])
-def test_client_ids(both: Both, client_id: str | None) -> None:
+def test_client_ids(both: NodePair, client_id: str | None) -> None:
     for version in (1, 9, 13):
-        both.same(MetadataRequest(topics=[]), version, client_id=client_id)
+        both.expect_same(MetadataRequest(topics=[]), version, client_id=client_id)
 
 
-def test_every_api_that_ottla_tells_of_is_kafkas_too(both: Both) -> None:
+def test_every_api_that_ottla_tells_of_is_kafkas_too(both: NodePair) -> None:
     answers = both.ask(ApiVersionsRequest(), 0)
     assert {api.api_key for api in answers.ottla.api_keys} <= {api.api_key for api in answers.kafka.api_keys}
     assert {api.api_key for api in answers.ottla.api_keys} <= BY_KEY.keys()

@@ -37,7 +37,7 @@ from ottla.protocol.messages.rpc.update_raft_voter import UpdateRaftVoterRequest
 from ottla.protocol.messages.rpc.vote import VoteRequest
 from ottla.protocol.wire.codec import encode
 from ottla.protocol.wire.declare import schema_of
-from tests.conformance.differential.harness import Both, decode_response, frame_of
+from tests.conformance.differential.harness import NodePair, decode_response, frame_of
 
 CONTROLLER = "CONTROLLER"
 HOW_FAR = ["leader_epoch", "high_watermark", "log_end_offset", "*_timestamp", "replica_directory_id"]
@@ -46,34 +46,34 @@ LOCALHOST = b"\x7f\x00\x00\x01"
 LISTED = ListPartitionReassignmentsRequest(topics=None)
 
 
-def same(both: Both, request: Any, version: int, **how: Any) -> Any:
-    return both.same(request, version, listener=CONTROLLER, **how).ottla
+def expect_same(both: NodePair, request: Any, version: int, **how: Any) -> Any:
+    return both.expect_same(request, version, listener=CONTROLLER, **how).ottla
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_what_a_controller_speaks(both: Both, version: int) -> None:
+def test_what_a_controller_speaks(both: NodePair, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
-    same(both, request, version)
+    expect_same(both, request, version)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_it_has_nothing_to_authenticate(both: Both, version: int) -> None:
-    same(both, SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
-    same(both, SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
+def test_it_has_nothing_to_authenticate(both: NodePair, version: int) -> None:
+    expect_same(both, SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
+    expect_same(both, SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
 
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("kind", [1, 2, 7])
-def test_the_cluster_of_controllers(both: Both, version: int, kind: int) -> None:
+def test_the_cluster_of_controllers(both: NodePair, version: int, kind: int) -> None:
     for wanted in (True, False):
         request = DescribeClusterRequest(endpoint_type=kind, include_cluster_authorized_operations=wanted)
-        same(both, request, version)
+        expect_same(both, request, version)
 
 
-def test_the_quorum(both: Both) -> None:
+def test_the_quorum(both: NodePair) -> None:
     for version in range(3):
         topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
-        same(both, DescribeQuorumRequest(topics=[topic]), version, ignoring=HOW_FAR)
+        expect_same(both, DescribeQuorumRequest(topics=[topic]), version, ignoring=HOW_FAR)
 
 
 @pytest.mark.parametrize(
@@ -92,26 +92,30 @@ def test_the_quorum(both: Both) -> None:
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_nodes_that_do_not_belong_here(both: Both, request_: Any, version: int) -> None:
-    same(both, request_, version, ignoring=["leader_epoch"])
+def test_nodes_that_do_not_belong_here(both: NodePair, request_: Any, version: int) -> None:
+    expect_same(both, request_, version, ignoring=["leader_epoch"])
 
 
-def test_clients_may_ask_the_controller_itself(both: Both) -> None:
-    same(both, CreateTopicsRequest(topics=[CreatableTopic(name="direct", num_partitions=1, replication_factor=1)]), 7)
-    same(both, ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="direct", partitions=[0])]), 2)
+def test_clients_may_ask_the_controller_itself(both: NodePair) -> None:
+    expect_same(
+        both, CreateTopicsRequest(topics=[CreatableTopic(name="direct", num_partitions=1, replication_factor=1)]), 7
+    )
+    expect_same(both, ElectLeadersRequest(topic_partitions=[TopicPartitions(topic="direct", partitions=[0])]), 2)
     resources = [
         DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=["retention.ms", "node.id"])
         for kind, name in ((2, "direct"), (2, "missing"), (4, "1"), (4, "2"), (32, "g"), (16, "m"))
     ]
-    same(both, DescribeConfigsRequest(resources=resources), 4)
-    same(both, DeleteTopicsRequest(topics=[DeleteTopicState(name="direct")], timeout_ms=5000), 6)
-    same(both, DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1), 3)
-    same(both, CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
-    same(both, DescribeDelegationTokenRequest(owners=None), 3)
-    same(both, MetadataRequest(topics=[]), 4)
+    expect_same(both, DescribeConfigsRequest(resources=resources), 4)
+    expect_same(both, DeleteTopicsRequest(topics=[DeleteTopicState(name="direct")], timeout_ms=5000), 6)
+    expect_same(
+        both, DescribeAclsRequest(resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1), 3
+    )
+    expect_same(both, CreateDelegationTokenRequest(max_lifetime_ms=-1), 3)
+    expect_same(both, DescribeDelegationTokenRequest(owners=None), 3)
+    expect_same(both, MetadataRequest(topics=[]), 4)
 
 
-def test_settings_are_altered_by_the_controller_itself(both: Both) -> None:
+def test_settings_are_altered_by_the_controller_itself(both: NodePair) -> None:
     topic = both.new_topic()
 
     def resource(kind: int, name: str, setting: str, value: str) -> incremental.AlterConfigsResource:
@@ -126,14 +130,14 @@ def test_settings_are_altered_by_the_controller_itself(both: Both) -> None:
         resource(8, "1", "no.such.logger", "INFO"),
         resource(8, "2", "root", "INFO"),
     ]
-    same(both, incremental.IncrementalAlterConfigsRequest(resources=resources), 1)
+    expect_same(both, incremental.IncrementalAlterConfigsRequest(resources=resources), 1)
     twice = [resource(2, topic, "retention.ms", value) for value in "12"]
-    same(both, incremental.IncrementalAlterConfigsRequest(resources=twice), 1)
+    expect_same(both, incremental.IncrementalAlterConfigsRequest(resources=twice), 1)
     replaced = [
         legacy.AlterConfigsResource(resource_type=kind, resource_name=name)
         for kind, name in ((2, topic), (5, "x"), (8, "1"))
     ]
-    same(both, AlterConfigsRequest(resources=replaced), 2)
+    expect_same(both, AlterConfigsRequest(resources=replaced), 2)
 
 
 # -- requests within requests --
@@ -144,7 +148,7 @@ def enclosed(request: Any, version: int, *, principal: bytes | None = PRINCIPAL,
     return EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=at)
 
 
-def test_a_request_that_was_handed_on(both: Both) -> None:
+def test_a_request_that_was_handed_on(both: NodePair) -> None:
     topic = CreatableTopic(name="enclosed", num_partitions=1, replication_factor=1)
     for request, version in (
         (CreateTopicsRequest(topics=[topic]), 7),
@@ -164,7 +168,7 @@ def test_a_request_that_was_handed_on(both: Both) -> None:
         assert not found, f"{BY_KEY[key].name}: {found}"
 
 
-def test_tokens_are_decided_on_where_a_broker_vouches_for_its_client(both: Both) -> None:
+def test_tokens_are_decided_on_where_a_broker_vouches_for_its_client(both: NodePair) -> None:
     for answer in both.ask(enclosed(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3), 0, listener=CONTROLLER):
         _, response = decode_response(ApiKey.CREATE_DELEGATION_TOKEN, 3, answer.response_data)
         assert response.error_code == 61
@@ -192,7 +196,7 @@ def test_tokens_are_decided_on_where_a_broker_vouches_for_its_client(both: Both)
     ],
     ids=str,
 )
-def test_envelopes_that_cannot_be_opened(both: Both, envelope: EnvelopeRequest) -> None:
-    answer = same(both, envelope, 0)
+def test_envelopes_that_cannot_be_opened(both: NodePair, envelope: EnvelopeRequest) -> None:
+    answer = expect_same(both, envelope, 0)
     assert answer.error_code
     assert answer.response_data is None

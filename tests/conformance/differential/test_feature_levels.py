@@ -9,10 +9,10 @@ from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.conformance.differential.harness import Both, both_running
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import NodePair, both_running
+from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.test_transactions import same_log
-from tests.conformance.differential.transactional import CONCURRENT, WAIT_S, Writer
+from tests.conformance.differential.transactional import CONCURRENT, WAIT_S, TransactionalProducer
 from tests.support.ottla_node import OttlaNode
 
 FEATURE = "transaction.version"
@@ -22,20 +22,20 @@ UNSAFE_DOWNGRADE = 3
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     """Two nodes of their own: the features of the others are not touched."""
     with both_running(tmp_path_factory.mktemp("versions")) as nodes:
         yield nodes
 
 
 @pytest.fixture(scope="module", params=[1, 0])
-def both(nodes: tuple[Both, OttlaNode], request: pytest.FixtureRequest) -> Both:
+def both(nodes: tuple[NodePair, OttlaNode], request: pytest.FixtureRequest) -> NodePair:
     both, _ = nodes
     set_level(both, FEATURE, request.param)
     return both
 
 
-def set_level(both: Both, feature: str, level: int) -> None:
+def set_level(both: NodePair, feature: str, level: int) -> None:
     """Raise or lower a feature, and wait until brokers know of it."""
     for kind in (UPGRADE, UNSAFE_DOWNGRADE):  # tests come in any order: one of the two is refused
         update = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
@@ -52,55 +52,55 @@ def set_level(both: Both, feature: str, level: int) -> None:
         time.sleep(0.05)
 
 
-def test_transactions_of_older_versions(both: Both) -> None:
+def test_transactions_of_older_versions(both: NodePair) -> None:
     topic = both.new_topic()
-    writer = Writer(both, f"writer-{time.monotonic_ns()}").start()
+    producer = TransactionalProducer(both, f"producer-{time.monotonic_ns()}").start()
     for commit in (True, False):
-        assert writer.send(11, topic)
-        assert not writer.add(3, (topic, 0))
-        assert not writer.send(11, topic)
-        assert not writer.end(4, commit=commit)
-        assert not writer.end(4, commit=commit)
-    assert not writer.add(3, (topic, 0))
-    assert writer.init() == CONCURRENT
-    writer.settle()
-    assert writer.init(expect=True)
-    assert not writer.init()
+        assert producer.send(11, topic)
+        assert not producer.add(3, (topic, 0))
+        assert not producer.send(11, topic)
+        assert not producer.end(4, commit=commit)
+        assert not producer.end(4, commit=commit)
+    assert not producer.add(3, (topic, 0))
+    assert producer.init() == CONCURRENT
+    producer.settle()
+    assert producer.init(expect=True)
+    assert not producer.init()
     same_log(both, topic)
 
 
-def test_producers_that_are_newer_than_the_cluster(both: Both) -> None:
+def test_producers_that_are_newer_than_the_cluster(both: NodePair) -> None:
     topic = both.new_topic()
-    writer = Writer(both, f"writer-{time.monotonic_ns()}").start()
-    if writer.send(12, topic):
+    producer = TransactionalProducer(both, f"producer-{time.monotonic_ns()}").start()
+    if producer.send(12, topic):
         return  # version 0 cannot be written down; Kafka's producer is stuck then
-    writer.end(5, commit=True)
-    writer.end(5, commit=True)
-    writer.end(5, commit=False)
-    assert not writer.add(3, (topic, 0))
-    writer.end(5, commit=False)
-    writer.end(4, commit=False)
+    producer.end(5, commit=True)
+    producer.end(5, commit=True)
+    producer.end(5, commit=False)
+    assert not producer.add(3, (topic, 0))
+    producer.end(5, commit=False)
+    producer.end(4, commit=False)
     same_log(both, topic)
 
 
-def test_a_late_transaction_of_an_older_version(both: Both) -> None:
+def test_a_late_transaction_of_an_older_version(both: NodePair) -> None:
     topic = both.new_topic()
-    writer = Writer(both, f"writer-{time.monotonic_ns()}").start(timeout_ms=100)
-    assert not writer.add(3, (topic, 0))
-    assert not writer.send(11, topic)
-    assert writer.wait_for(lambda state: state == "CompleteAbort")
-    assert writer.send(11, topic)
-    assert writer.end(4, commit=True)
+    producer = TransactionalProducer(both, f"producer-{time.monotonic_ns()}").start(timeout_ms=100)
+    assert not producer.add(3, (topic, 0))
+    assert not producer.send(11, topic)
+    assert producer.wait_for(lambda state: state == "CompleteAbort")
+    assert producer.send(11, topic)
+    assert producer.end(4, commit=True)
     same_log(both, topic)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_cluster_without_consumer_groups_says_so(nodes: tuple[Both, OttlaNode], version: int) -> None:
+def test_a_cluster_without_consumer_groups_says_so(nodes: tuple[NodePair, OttlaNode], version: int) -> None:
     both, _ = nodes
     set_level(both, GROUPS, 0)
     try:
         heartbeat = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", subscribed_topic_names=["t"])
-        both.same(heartbeat, version, messages=Messages.EXACTLY)
-        both.same(ConsumerGroupDescribeRequest(group_ids=["g", ""]), version, messages=Messages.EXACTLY)
+        both.expect_same(heartbeat, version, messages=Messages.EXACTLY)
+        both.expect_same(ConsumerGroupDescribeRequest(group_ids=["g", ""]), version, messages=Messages.EXACTLY)
     finally:
         set_level(both, GROUPS, 1)

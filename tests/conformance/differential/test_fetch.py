@@ -14,7 +14,7 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ottla.protocol.wire.batch import read_batches
-from tests.conformance.differential.harness import Both, Side, frame_of
+from tests.conformance.differential.harness import NodePair, Side, frame_of
 from tests.conformance.differential.requests import FETCH_VERSIONS, Part, batch, fetch, id_of, produce
 
 LATEST = FETCH_VERSIONS[-1]
@@ -22,7 +22,7 @@ FAR = 1 << 40
 
 
 @pytest.fixture(scope="module")
-def filled(two_nodes: tuple[Both, object]) -> str:
+def filled(two_nodes: tuple[NodePair, object]) -> str:
     """Partition 0: ten batches of three records and growing size, offsets 0 to 29. Partition 1: one batch. 2: none."""
     both = two_nodes[0]
     topic = both.new_topic(partitions=3)
@@ -32,7 +32,7 @@ def filled(two_nodes: tuple[Both, object]) -> str:
 
 
 @pytest.fixture(scope="module")
-def segmented(two_nodes: tuple[Both, object]) -> str:
+def segmented(two_nodes: tuple[NodePair, object]) -> str:
     """Forty batches of two records in many segments."""
     both = two_nodes[0]
     topic = both.new_topic(configs={"internal.segment.bytes": "600", "index.interval.bytes": "100"})
@@ -41,65 +41,69 @@ def segmented(two_nodes: tuple[Both, object]) -> str:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_every_version_reads(both: Both, filled: str, version: int) -> None:
+def test_every_version_reads(both: NodePair, filled: str, version: int) -> None:
     parts = [Part(filled, index) for index in range(3)]
-    both.same(fetch(version, *parts), version)
-    both.same(fetch(version, *reversed(parts)), version)
-    both.same(fetch(version, *parts, isolation_level=1), version)
+    both.expect_same(fetch(version, *parts), version)
+    both.expect_same(fetch(version, *reversed(parts)), version)
+    both.expect_same(fetch(version, *parts, isolation_level=1), version)
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_positions(both: Both, filled: str, segmented: str, version: int) -> None:
+def test_positions(both: NodePair, filled: str, segmented: str, version: int) -> None:
     for offset in (-2, -1, 0, 1, 2, 3, 14, 29, 30, 31, FAR):
-        both.same(fetch(version, Part(filled, offset=offset)), version)
-        both.same(fetch(version, Part(segmented, offset=offset)), version)
-        both.same(fetch(version, Part(filled, 2, offset=offset)), version)
+        both.expect_same(fetch(version, Part(filled, offset=offset)), version)
+        both.expect_same(fetch(version, Part(segmented, offset=offset)), version)
+        both.expect_same(fetch(version, Part(filled, 2, offset=offset)), version)
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_limits_of_a_partition(both: Both, filled: str, version: int) -> None:
+def test_limits_of_a_partition(both: NodePair, filled: str, version: int) -> None:
     for limit in (0, 1, 60, 100, 250, 401, 1000):
-        both.same(fetch(version, Part(filled, offset=4, max_bytes=limit)), version)
-        both.same(fetch(version, Part(filled, offset=4, max_bytes=limit), Part(filled, 1, max_bytes=limit)), version)
+        both.expect_same(fetch(version, Part(filled, offset=4, max_bytes=limit)), version)
+        both.expect_same(
+            fetch(version, Part(filled, offset=4, max_bytes=limit), Part(filled, 1, max_bytes=limit)), version
+        )
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_limits_of_an_answer(both: Both, filled: str, version: int) -> None:
+def test_limits_of_an_answer(both: NodePair, filled: str, version: int) -> None:
     parts = [Part(filled, 0, offset=20), Part(filled, 1), Part(filled, 2)]
     for limit in (0, 1, 100, 500, 3000):
         for given in (parts, parts[::-1], parts[1:]):
             asked = fetch(version, *given, max_bytes=limit)
-            both.same(asked, version)
+            both.expect_same(asked, version)
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_what_is_not_there(both: Both, filled: str, version: int) -> None:
-    both.same(fetch(version, Part("nowhere")), version)
-    both.same(fetch(version, Part(filled, 3)), version)
-    both.same(fetch(version, Part(filled, -1)), version)
-    both.same(fetch(version, Part(filled), Part("nowhere"), Part(filled, 17), Part(filled, 1)), version)
-    both.same(fetch(version), version)
-    both.same(lambda side: FetchRequest(topics=[FetchTopic(topic=filled, topic_id=id_of(side, filled))]), version)
+def test_what_is_not_there(both: NodePair, filled: str, version: int) -> None:
+    both.expect_same(fetch(version, Part("nowhere")), version)
+    both.expect_same(fetch(version, Part(filled, 3)), version)
+    both.expect_same(fetch(version, Part(filled, -1)), version)
+    both.expect_same(fetch(version, Part(filled), Part("nowhere"), Part(filled, 17), Part(filled, 1)), version)
+    both.expect_same(fetch(version), version)
+    both.expect_same(
+        lambda side: FetchRequest(topics=[FetchTopic(topic=filled, topic_id=id_of(side, filled))]), version
+    )
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_epochs(both: Both, filled: str, version: int) -> None:
+def test_epochs(both: NodePair, filled: str, version: int) -> None:
     for epoch in (-1, 0, 1, 100, -5):
-        both.same(fetch(version, Part(filled, epoch=epoch)), version)
-        both.same(fetch(version, Part(filled, offset=FAR, epoch=epoch)), version)
+        both.expect_same(fetch(version, Part(filled, epoch=epoch)), version)
+        both.expect_same(fetch(version, Part(filled, offset=FAR, epoch=epoch)), version)
     for last in (-1, 0, 1, 7):
         for offset in (0, 5, 30, 31):
-            both.same(fetch(version, Part(filled, offset=offset, last_fetched_epoch=last)), version)
-            both.same(fetch(version, Part(filled, 2, offset=offset, epoch=0, last_fetched_epoch=last)), version)
+            both.expect_same(fetch(version, Part(filled, offset=offset, last_fetched_epoch=last)), version)
+            both.expect_same(fetch(version, Part(filled, 2, offset=offset, epoch=0, last_fetched_epoch=last)), version)
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_the_same_partition_twice(both: Both, filled: str, version: int) -> None:
-    both.same(fetch(version, Part(filled, 0, 3, 300), Part(filled, 0, 9, 200), Part(filled, 1)), version)
+def test_the_same_partition_twice(both: NodePair, filled: str, version: int) -> None:
+    both.expect_same(fetch(version, Part(filled, 0, 3, 300), Part(filled, 0, 9, 200), Part(filled, 1)), version)
 
 
 @pytest.mark.parametrize("version", [4, 10, 11, 12, 13, 15, 18])
-def test_followers_that_are_none(both: Both, filled: str, version: int) -> None:
+def test_followers_that_are_none(both: NodePair, filled: str, version: int) -> None:
     for replica in (-2, 0, 1, 5):
 
         def asked(side: Side, replica: int = replica) -> FetchRequest:
@@ -109,10 +113,10 @@ def test_followers_that_are_none(both: Both, filled: str, version: int) -> None:
                 request.replica_state = ReplicaState(replica_id=replica, replica_epoch=-1)
             return request
 
-        both.same(asked, version)
+        both.expect_same(asked, version)
 
 
-def waited(both: Both, asked: object, version: int) -> tuple[float, float]:
+def waited(both: NodePair, asked: object, version: int) -> tuple[float, float]:
     """How long each took to give the same answer."""
     times = []
     for side in both.sides:
@@ -141,43 +145,43 @@ def waited(both: Both, asked: object, version: int) -> tuple[float, float]:
         (Part("", 2, 0), 1, -1, False),
     ],
 )
-def test_waits(both: Both, filled: str, part: Part, min_bytes: int, max_wait_ms: int, waits: bool) -> None:
+def test_waits(both: NodePair, filled: str, part: Part, min_bytes: int, max_wait_ms: int, waits: bool) -> None:
     for version in (4, 12, 18):
         asked = fetch(version, part._replace(topic=filled), min_bytes=min_bytes, max_wait_ms=max_wait_ms)
-        both.same(asked, version)
+        both.expect_same(asked, version)
     for took in waited(both, asked, version):
         assert (took >= 0.24) == waits, took
 
 
-def test_partitions_that_do_not_exist_do_not_keep_the_others_from_waiting(both: Both, filled: str) -> None:
+def test_partitions_that_do_not_exist_do_not_keep_the_others_from_waiting(both: NodePair, filled: str) -> None:
     for missing in (Part("nowhere"), Part(filled, 7)):
         for version in (12, 18):
             asked = fetch(version, missing, Part(filled, 0, 30), max_wait_ms=200)
-            both.same(asked, version)
+            both.expect_same(asked, version)
             assert [took >= 0.19 for took in waited(both, asked, version)] == [True, True]
 
 
-def test_partitions_with_an_error_are_told_of_at_once(both: Both, filled: str) -> None:
+def test_partitions_with_an_error_are_told_of_at_once(both: NodePair, filled: str) -> None:
     for wrong in (Part(filled, 1, offset=99), Part(filled, 1, epoch=5)):
         asked = fetch(12, wrong, Part(filled, 0, 30), max_wait_ms=3000)
-        both.same(asked, 12)
+        both.expect_same(asked, 12)
         assert [took < 1 for took in waited(both, asked, 12)] == [True, True]
 
 
-def test_a_fetch_of_nothing_does_not_wait(both: Both) -> None:
+def test_a_fetch_of_nothing_does_not_wait(both: NodePair) -> None:
     for version in FETCH_VERSIONS:
-        both.same(fetch(version, max_wait_ms=20), version)
+        both.expect_same(fetch(version, max_wait_ms=20), version)
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_a_waiting_fetch_is_woken_by_a_produce(both: Both, version: int, partitions: int) -> None:
+def test_a_waiting_fetch_is_woken_by_a_produce(both: NodePair, version: int, partitions: int) -> None:
     topic = both.new_topic(partitions=partitions)
     parts = [Part(topic, index) for index in range(partitions)]
     asked = fetch(version, *parts, max_wait_ms=8000, min_bytes=150)
     start = time.monotonic()
-    waiting = Thread(target=lambda: both.same(asked, version))
-    with both.elsewhere() as others:
+    waiting = Thread(target=lambda: both.expect_same(asked, version))
+    with both.other_connections() as others:
         waiting.start()
         time.sleep(0.1)
         others.produce(topic, batch(2))
@@ -188,7 +192,7 @@ def test_a_waiting_fetch_is_woken_by_a_produce(both: Both, version: int, partiti
     assert time.monotonic() - start < 4
 
 
-def test_a_waiting_fetch_whose_topic_is_deleted(both: Both) -> None:
+def test_a_waiting_fetch_whose_topic_is_deleted(both: NodePair) -> None:
     for version in (12, 13):
         topic = both.new_topic()
         waiting = Thread(target=lambda: None)
@@ -199,7 +203,7 @@ def test_a_waiting_fetch_whose_topic_is_deleted(both: Both) -> None:
             answers.append(both.differences(got, version))
 
         waiting = Thread(target=wait)
-        with both.elsewhere() as others:
+        with both.other_connections() as others:
             waiting.start()
             time.sleep(0.1)
             others.delete_topic(topic)
@@ -207,34 +211,34 @@ def test_a_waiting_fetch_whose_topic_is_deleted(both: Both) -> None:
         assert answers.pop() == []
 
 
-def test_a_client_that_leaves_while_it_waits(both: Both) -> None:
+def test_a_client_that_leaves_while_it_waits(both: NodePair) -> None:
     topic = both.new_topic()
     for side in both.sides:
         for _ in range(5):
             side.send(frame_of(fetch(12, Part(topic), max_wait_ms=100_000)(side), 12, 1, "gone"), "PLAINTEXT")
             side.close("PLAINTEXT")
     both.produce(topic, batch())
-    both.same(fetch(12, Part(topic)), 12)
+    both.expect_same(fetch(12, Part(topic)), 12)
 
 
 @pytest.fixture
-def unverified(both: Both) -> Iterator[Both]:
-    """Both take transactional batches without asking a coordinator, of which none is needed then."""
+def unverified(both: NodePair) -> Iterator[NodePair]:
+    """NodePair take transactional batches without asking a coordinator, of which none is needed then."""
     set_on_both(both, "transaction.partition.verification.enable", "false")
     yield both
     set_on_both(both, "transaction.partition.verification.enable", "true")
 
 
-def set_on_both(both: Both, name: str, value: str) -> None:
+def set_on_both(both: NodePair, name: str, value: str) -> None:
     change = AlterableConfig(name=name, config_operation=0, value=value)
     request = IncrementalAlterConfigsRequest(
         resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])]
     )
-    both.same(request, 1)
+    both.expect_same(request, 1)
     time.sleep(0.3)  # until both brokers have heard of it
 
 
-def test_open_transactions_end_what_read_committed_sees(unverified: Both) -> None:
+def test_open_transactions_end_what_read_committed_sees(unverified: NodePair) -> None:
     both = unverified
     topic = both.new_topic()
 
@@ -242,7 +246,7 @@ def test_open_transactions_end_what_read_committed_sees(unverified: Both) -> Non
         for version in FETCH_VERSIONS:
             for isolation in (0, 1):
                 for offset in (0, 3, 5, 30):
-                    both.same(fetch(version, Part(topic, offset=offset), isolation_level=isolation), version)
+                    both.expect_same(fetch(version, Part(topic, offset=offset), isolation_level=isolation), version)
 
     def send(transactional: bool, producer_id: int = -1, sequence: int = -1) -> None:
         data = batch(
@@ -252,7 +256,7 @@ def test_open_transactions_end_what_read_committed_sees(unverified: Both) -> Non
             base_sequence=sequence,
             transactional=transactional,
         )
-        both.same(produce(11, (topic, 0, data), transactional_id=f"t{producer_id}"), 11)
+        both.expect_same(produce(11, (topic, 0, data), transactional_id=f"t{producer_id}"), 11)
 
     send(False)
     send(True, 1, 0)
@@ -266,7 +270,7 @@ def test_open_transactions_end_what_read_committed_sees(unverified: Both) -> Non
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_fetches(both: Both, filled: str, segmented: str, seed: int) -> None:
+def test_random_fetches(both: NodePair, filled: str, segmented: str, seed: int) -> None:
     random = Random(seed)
     for _ in range(60):
         version = random.choice(FETCH_VERSIONS)
@@ -290,14 +294,14 @@ def test_random_fetches(both: Both, filled: str, segmented: str, seed: int) -> N
             min_bytes=random.choice((0, 1, 10_000)),
             rack_id=random.choice(("", "rack")),
         )
-        both.same(asked, version)
+        both.expect_same(asked, version)
 
 
-def test_a_log_is_read_to_its_end_in_the_same_steps(both: Both, segmented: str) -> None:
+def test_a_log_is_read_to_its_end_in_the_same_steps(both: NodePair, segmented: str) -> None:
     for limit in (1, 100, 500, 5000):
         offset = 0
         while True:
-            answers = both.same(fetch(12, Part(segmented, offset=offset, max_bytes=limit)), 12)
+            answers = both.expect_same(fetch(12, Part(segmented, offset=offset, max_bytes=limit)), 12)
             data = bytes(answers.ottla.responses[0].partitions[0].records or b"")
             if not data:
                 break

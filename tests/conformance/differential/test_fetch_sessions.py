@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.differential.harness import Answers, Both
+from tests.conformance.differential.harness import Answers, NodePair
 from tests.conformance.differential.requests import Part, batch, fetch
 
 VERSIONS = (7, 9, 11, 12, 13, 15, 17, 18)
@@ -14,7 +14,7 @@ VERSIONS = (7, 9, 11, 12, 13, 15, 17, 18)
 class Session:
     """One session on both nodes, and its next epoch."""
 
-    def __init__(self, both: Both, version: int) -> None:
+    def __init__(self, both: NodePair, version: int) -> None:
         self.both = both
         self.version = version
         self.epoch = 0
@@ -29,7 +29,7 @@ class Session:
         """Go on with the session; an epoch or a version that is given is tried without moving on."""
         used = self.version if version is None else version
         asked = fetch(used, *parts, session="session", session_epoch=self.epoch if epoch is None else epoch, **fields)
-        answers = self.both.same(asked, used)
+        answers = self.both.expect_same(asked, used)
         if epoch is None and version is None:
             self.epoch += 1
             for side, answer in zip(self.both.sides, answers, strict=True):
@@ -39,7 +39,7 @@ class Session:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_only_news_are_told(both: Both, version: int) -> None:
+def test_only_news_are_told(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=3)
     session = Session(both, version)
     session.open(*(Part(topic, index) for index in range(3)))
@@ -56,7 +56,7 @@ def test_only_news_are_told(both: Both, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_partitions_are_added_and_forgotten(both: Both, version: int) -> None:
+def test_partitions_are_added_and_forgotten(both: NodePair, version: int) -> None:
     topic, other = both.new_topic(partitions=2), both.new_topic()
     both.produce(other, batch())
     session = Session(both, version)
@@ -72,7 +72,7 @@ def test_partitions_are_added_and_forgotten(both: Both, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_wrong_epochs_and_unknown_sessions(both: Both, version: int) -> None:
+def test_wrong_epochs_and_unknown_sessions(both: NodePair, version: int) -> None:
     topic = both.new_topic()
     session = Session(both, version)
     session.open(Part(topic))
@@ -83,14 +83,14 @@ def test_wrong_epochs_and_unknown_sessions(both: Both, version: int) -> None:
     session.ask()
     for unknown in (1, -7):
         for epoch in (1, 0, -1, 5):
-            both.same(fetch(version, Part(topic), session=unknown, session_epoch=epoch), version)
-            both.same(fetch(version, session=unknown, session_epoch=epoch), version)
+            both.expect_same(fetch(version, Part(topic), session=unknown, session_epoch=epoch), version)
+            both.expect_same(fetch(version, session=unknown, session_epoch=epoch), version)
     for epoch in (1, 5, -3):
-        both.same(fetch(version, Part(topic), session=0, session_epoch=epoch), version)
+        both.expect_same(fetch(version, Part(topic), session=0, session_epoch=epoch), version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_final_request_ends_the_session(both: Both, version: int) -> None:
+def test_a_final_request_ends_the_session(both: NodePair, version: int) -> None:
     topic = both.new_topic()
     session = Session(both, version)
     session.open(Part(topic))
@@ -102,7 +102,7 @@ def test_a_final_request_ends_the_session(both: Both, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_full_request_replaces_the_session(both: Both, version: int) -> None:
+def test_a_full_request_replaces_the_session(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=2)
     session = Session(both, version)
     session.open(Part(topic))
@@ -116,7 +116,7 @@ def test_a_full_request_replaces_the_session(both: Both, version: int) -> None:
     session.ask(epoch=1)
 
 
-def test_errors_in_a_session(both: Both) -> None:
+def test_errors_in_a_session(both: NodePair) -> None:
     topic = both.new_topic(partitions=2)
     for version in VERSIONS:
         session = Session(both, version)
@@ -129,7 +129,7 @@ def test_errors_in_a_session(both: Both) -> None:
         session.ask()
 
 
-def test_a_session_stays_with_names_or_with_ids(both: Both) -> None:
+def test_a_session_stays_with_names_or_with_ids(both: NodePair) -> None:
     topic = both.new_topic()
     session = Session(both, 12)
     session.open(Part(topic))
@@ -142,7 +142,7 @@ def test_a_session_stays_with_names_or_with_ids(both: Both) -> None:
 
 
 @pytest.mark.parametrize("version", [12, 13, 18])
-def test_a_topic_that_is_deleted_and_made_again(both: Both, version: int) -> None:
+def test_a_topic_that_is_deleted_and_made_again(both: NodePair, version: int) -> None:
     topic, other = both.new_topic(), both.new_topic()
     both.produce(topic, batch(3))
     session = Session(both, version)
@@ -158,16 +158,16 @@ def test_a_topic_that_is_deleted_and_made_again(both: Both, version: int) -> Non
     session.ask()
 
 
-def test_nothing_to_remember(both: Both) -> None:
+def test_nothing_to_remember(both: NodePair) -> None:
     for version in VERSIONS:
         session = Session(both, version)
         session.open()
         session.ask()
-        both.same(fetch(version, session=0, session_epoch=-1), version)
+        both.expect_same(fetch(version, session=0, session_epoch=-1), version)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_sessions(both: Both, seed: int) -> None:
+def test_random_sessions(both: NodePair, seed: int) -> None:
     random = Random(seed)
     topics = [both.new_topic(partitions=3) for _ in range(2)]
     places = [(topic, index) for topic in topics for index in range(3)] + [("nowhere", 0)]

@@ -27,8 +27,8 @@ from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from tests.conformance.differential.groups import coordinators_ready
-from tests.conformance.differential.harness import Asked, Both, Side
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import NodePair, RequestSource, Side
+from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import UNKNOWN_ID
 
 numbers = count(1)
@@ -39,12 +39,12 @@ def versions_of(key: ApiKey) -> range:
 
 
 @pytest.fixture(autouse=True)
-def ready(both: Both) -> None:
+def ready(both: NodePair) -> None:
     coordinators_ready(both)
 
 
 @pytest.fixture(scope="module")
-def topic(two_nodes: tuple[Both, object]) -> str:
+def topic(two_nodes: tuple[NodePair, object]) -> str:
     return two_nodes[0].new_topic(partitions=3)
 
 
@@ -60,7 +60,7 @@ def id_of(side: Side, topic: str) -> bytes:
         return UNKNOWN_ID
 
 
-def commit(group: str, *parts: tuple[str, int, int], metadata: str | None = "", **fields: Any) -> Asked:
+def commit(group: str, *parts: tuple[str, int, int], metadata: str | None = "", **fields: Any) -> RequestSource:
     """A commit of (topic, partition, offset)."""
 
     def make(side: Side) -> OffsetCommitRequest:
@@ -81,7 +81,9 @@ def commit(group: str, *parts: tuple[str, int, int], metadata: str | None = "", 
     return make
 
 
-def fetch(version: int, group: str, parts: list[tuple[str, list[int]]] | None, *, stable: bool = False) -> Asked:
+def fetch(
+    version: int, group: str, parts: list[tuple[str, list[int]]] | None, *, stable: bool = False
+) -> RequestSource:
     """A question for the offsets of some partitions, or of all."""
 
     def make(side: Side) -> OffsetFetchRequest:
@@ -106,7 +108,7 @@ def fetch(version: int, group: str, parts: list[tuple[str, list[int]]] | None, *
 class TestFindCoordinator:
     @pytest.mark.parametrize("version", versions_of(ApiKey.FIND_COORDINATOR))
     @pytest.mark.parametrize("kind", [0, 1, 2, 3, -1])
-    def test_every_type_of_key(self, both: Both, version: int, kind: int) -> None:
+    def test_every_type_of_key(self, both: NodePair, version: int, kind: int) -> None:
         if kind and version == 0:
             pytest.skip("v0 has no types of keys")
         for key in ("a-group", "", "ü€😀", "g:AAAAAAAAAAAAAAAAAAAAAQ:0", "g:AAAAAAAAAAAAAAAAAAAAAQ", "g:x:y", "::"):
@@ -115,92 +117,92 @@ class TestFindCoordinator:
             if isinstance(answers.kafka, str):
                 assert answers.kafka == answers.ottla
             else:
-                both.soon_same(request, version, within_s=20, messages=Messages.LOOSELY)
+                both.expect_same_soon(request, version, within_s=20, messages=Messages.LOOSELY)
 
     @pytest.mark.parametrize("version", range(4, 7))
-    def test_many_keys(self, both: Both, version: int) -> None:
-        both.same(FindCoordinatorRequest(coordinator_keys=["a", "b", "a", ""]), version)
-        both.same(FindCoordinatorRequest(coordinator_keys=[]), version)
+    def test_many_keys(self, both: NodePair, version: int) -> None:
+        both.expect_same(FindCoordinatorRequest(coordinator_keys=["a", "b", "a", ""]), version)
+        both.expect_same(FindCoordinatorRequest(coordinator_keys=[]), version)
 
 
 class TestCommittedOffsets:
     @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_COMMIT))
-    def test_what_is_committed_is_found(self, both: Both, topic: str, group: str, version: int) -> None:
-        both.same(commit(group, (topic, 0, 5), (topic, 2, 0), metadata="so far", epoch=3), version)
+    def test_what_is_committed_is_found(self, both: NodePair, topic: str, group: str, version: int) -> None:
+        both.expect_same(commit(group, (topic, 0, 5), (topic, 2, 0), metadata="so far", epoch=3), version)
         for asked in versions_of(ApiKey.OFFSET_FETCH):
-            both.same(fetch(asked, group, [(topic, [0, 1, 2])]), asked)
-            both.same(fetch(asked, group, [(topic, [])]), asked)
-            both.same(fetch(asked, group, []), asked)
+            both.expect_same(fetch(asked, group, [(topic, [0, 1, 2])]), asked)
+            both.expect_same(fetch(asked, group, [(topic, [])]), asked)
+            both.expect_same(fetch(asked, group, []), asked)
             if asked >= 2:
-                both.same(fetch(asked, group, None), asked)
-        both.same(commit(group, (topic, 0, 3), metadata=None), version)
-        both.same(fetch(9, group, None, stable=True), 9)
+                both.expect_same(fetch(asked, group, None), asked)
+        both.expect_same(commit(group, (topic, 0, 3), metadata=None), version)
+        both.expect_same(fetch(9, group, None, stable=True), 9)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_COMMIT))
-    def test_commits_that_are_refused(self, both: Both, topic: str, group: str, version: int) -> None:
-        both.same(commit(group, (topic, 7, 1), (topic, -1, 1), (topic, 1, 1)), version)
-        both.same(commit(group, ("nowhere", 0, 1), (topic, 1, 2)), version)
-        both.same(commit(group, ("nowhere", 0, 1)), version)
-        both.same(commit(group), version)
-        both.same(commit("", (topic, 0, 1)), version)
-        both.same(commit(group, (topic, 0, 1), metadata="x" * 4096), version)
-        both.same(commit(group, (topic, 0, 1), metadata="x" * 4097), version)
-        both.same(commit(group, (topic, 0, -7)), version)
+    def test_commits_that_are_refused(self, both: NodePair, topic: str, group: str, version: int) -> None:
+        both.expect_same(commit(group, (topic, 7, 1), (topic, -1, 1), (topic, 1, 1)), version)
+        both.expect_same(commit(group, ("nowhere", 0, 1), (topic, 1, 2)), version)
+        both.expect_same(commit(group, ("nowhere", 0, 1)), version)
+        both.expect_same(commit(group), version)
+        both.expect_same(commit("", (topic, 0, 1)), version)
+        both.expect_same(commit(group, (topic, 0, 1), metadata="x" * 4096), version)
+        both.expect_same(commit(group, (topic, 0, 1), metadata="x" * 4097), version)
+        both.expect_same(commit(group, (topic, 0, -7)), version)
         for generation in (-2, 0, 1):
-            both.same(commit(group, (topic, 0, 1), generation_id_or_member_epoch=generation), version)
+            both.expect_same(commit(group, (topic, 0, 1), generation_id_or_member_epoch=generation), version)
             name = f"{group}-new-{generation}"
-            both.same(commit(name, (topic, 0, 1), generation_id_or_member_epoch=generation), version)
-        both.same(commit(group, (topic, 0, 1), member_id="nobody"), version)
-        both.same(commit(group, (topic, 0, 1), member_id="nobody", generation_id_or_member_epoch=1), version)
+            both.expect_same(commit(name, (topic, 0, 1), generation_id_or_member_epoch=generation), version)
+        both.expect_same(commit(group, (topic, 0, 1), member_id="nobody"), version)
+        both.expect_same(commit(group, (topic, 0, 1), member_id="nobody", generation_id_or_member_epoch=1), version)
         if version >= 7:
-            both.same(commit(group, (topic, 0, 1), group_instance_id="nobody"), version)
+            both.expect_same(commit(group, (topic, 0, 1), group_instance_id="nobody"), version)
         if version < 5:
-            both.same(commit(group, (topic, 0, 1), retention_time_ms=100_000), version)
-        both.same(fetch(8, group, None), 8)
+            both.expect_same(commit(group, (topic, 0, 1), retention_time_ms=100_000), version)
+        both.expect_same(fetch(8, group, None), 8)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_FETCH))
-    def test_offsets_that_are_not_there(self, both: Both, topic: str, group: str, version: int) -> None:
-        both.same(fetch(version, group, [(topic, [0, 9]), ("nowhere", [0])]), version)
-        both.same(fetch(version, "", [(topic, [0])]), version)
-        both.same(commit(group, (topic, 0, 5)), 8)
-        both.same(fetch(version, group, [(topic, [0, 9]), ("nowhere", [0]), (topic, [1])]), version)
+    def test_offsets_that_are_not_there(self, both: NodePair, topic: str, group: str, version: int) -> None:
+        both.expect_same(fetch(version, group, [(topic, [0, 9]), ("nowhere", [0])]), version)
+        both.expect_same(fetch(version, "", [(topic, [0])]), version)
+        both.expect_same(commit(group, (topic, 0, 5)), 8)
+        both.expect_same(fetch(version, group, [(topic, [0, 9]), ("nowhere", [0]), (topic, [1])]), version)
         if version >= 2:
-            both.same(fetch(version, f"{group}-missing", None), version)
+            both.expect_same(fetch(version, f"{group}-missing", None), version)
         if version >= 8:
             asked = [OffsetFetchRequestGroup(group_id=each, topics=None) for each in (group, "missing", group)]
-            both.same(OffsetFetchRequest(groups=asked), version)
-            both.same(OffsetFetchRequest(groups=[]), version)
+            both.expect_same(OffsetFetchRequest(groups=asked), version)
+            both.expect_same(OffsetFetchRequest(groups=[]), version)
         if version >= 9:
             for member, epoch in (("nobody", 1), ("nobody", -1), (None, 5)):
                 asked = [OffsetFetchRequestGroup(group_id=group, topics=None, member_id=member, member_epoch=epoch)]
-                both.same(OffsetFetchRequest(groups=asked), version)
+                both.expect_same(OffsetFetchRequest(groups=asked), version)
 
     @pytest.mark.parametrize("version", [8, 9, 10])
     def test_a_topic_that_is_not_there_comes_last_if_its_id_is_asked_for(
-        self, both: Both, topic: str, group: str, version: int
+        self, both: NodePair, topic: str, group: str, version: int
     ) -> None:
-        both.same(commit(group, (topic, 0, 5)), 8)
-        answers = both.same(fetch(version, group, [("nowhere", [0]), (topic, [0, 2])]), version)
+        both.expect_same(commit(group, (topic, 0, 5)), 8)
+        answers = both.expect_same(fetch(version, group, [("nowhere", [0]), (topic, [0, 2])]), version)
         sizes = [[len(each.partitions) for each in answer.groups[0].topics] for answer in answers]
         assert sizes == [[2, 1] if version >= 10 else [1, 2]] * 2
 
-    def test_a_topic_that_was_deleted(self, both: Both, group: str) -> None:
+    def test_a_topic_that_was_deleted(self, both: NodePair, group: str) -> None:
         for again in (False, True):
             name = both.new_topic()
-            both.same(commit(group, (name, 0, 7)), 9)
-            both.same(commit(group, (name, 0, 8)), 10)
+            both.expect_same(commit(group, (name, 0, 7)), 9)
+            both.expect_same(commit(group, (name, 0, 8)), 10)
             both.delete_topic(name)
-            both.soon_same(fetch(9, group, None), 9)
-            both.soon_same(fetch(10, group, None), 10)
-            both.same(fetch(10, group, [(name, [0])]), 10)
+            both.expect_same_soon(fetch(9, group, None), 9)
+            both.expect_same_soon(fetch(10, group, None), 10)
+            both.expect_same(fetch(10, group, [(name, [0])]), 10)
             if again:
                 both.create_topic(name)
-                both.same(fetch(10, group, [(name, [0])]), 10)
-                both.same(fetch(9, group, [(name, [0])]), 9)
+                both.expect_same(fetch(10, group, [(name, [0])]), 10)
+                both.expect_same(fetch(9, group, [(name, [0])]), 9)
 
 
 class TestDeletion:
-    def test_offsets(self, both: Both, topic: str, group: str) -> None:
+    def test_offsets(self, both: NodePair, topic: str, group: str) -> None:
         def delete(*parts: tuple[str, list[int]], of: str = group) -> OffsetDeleteRequest:
             topics = [
                 OffsetDeleteRequestTopic(
@@ -210,41 +212,41 @@ class TestDeletion:
             ]
             return OffsetDeleteRequest(group_id=of, topics=topics)
 
-        both.same(delete((topic, [0])), 0)
-        both.same(delete((topic, [0]), of=""), 0)
-        both.same(commit(group, (topic, 0, 5), (topic, 1, 6)), 9)
-        both.same(delete((topic, [0, 2, 9]), ("nowhere", [0])), 0)
-        both.same(delete((topic, [0, 0]), (topic, [2])), 0)
-        both.same(delete(), 0)
-        both.same(delete((topic, [])), 0)
-        both.same(fetch(9, group, None), 9)
-        both.same(delete((topic, [1])), 0)
-        both.same(fetch(9, group, None), 9)
-        both.same(DescribeGroupsRequest(groups=[group]), 6)
+        both.expect_same(delete((topic, [0])), 0)
+        both.expect_same(delete((topic, [0]), of=""), 0)
+        both.expect_same(commit(group, (topic, 0, 5), (topic, 1, 6)), 9)
+        both.expect_same(delete((topic, [0, 2, 9]), ("nowhere", [0])), 0)
+        both.expect_same(delete((topic, [0, 0]), (topic, [2])), 0)
+        both.expect_same(delete(), 0)
+        both.expect_same(delete((topic, [])), 0)
+        both.expect_same(fetch(9, group, None), 9)
+        both.expect_same(delete((topic, [1])), 0)
+        both.expect_same(fetch(9, group, None), 9)
+        both.expect_same(DescribeGroupsRequest(groups=[group]), 6)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.DELETE_GROUPS))
-    def test_groups(self, both: Both, topic: str, group: str, version: int) -> None:
-        both.same(commit(group, (topic, 0, 5), (topic, 1, 6)), 9)
-        both.same(DeleteGroupsRequest(groups_names=[group, "missing", "", "missing"]), version)
-        both.same(DeleteGroupsRequest(groups_names=[group]), version)
-        both.same(DeleteGroupsRequest(groups_names=[]), version)
-        both.same(fetch(9, group, None), 9)
+    def test_groups(self, both: NodePair, topic: str, group: str, version: int) -> None:
+        both.expect_same(commit(group, (topic, 0, 5), (topic, 1, 6)), 9)
+        both.expect_same(DeleteGroupsRequest(groups_names=[group, "missing", "", "missing"]), version)
+        both.expect_same(DeleteGroupsRequest(groups_names=[group]), version)
+        both.expect_same(DeleteGroupsRequest(groups_names=[]), version)
+        both.expect_same(fetch(9, group, None), 9)
 
 
 class TestLooking:
     @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_GROUPS))
-    def test_groups_that_only_commit(self, both: Both, topic: str, group: str, version: int) -> None:
-        both.same(commit(group, (topic, 0, 5)), 9)
+    def test_groups_that_only_commit(self, both: NodePair, topic: str, group: str, version: int) -> None:
+        both.expect_same(commit(group, (topic, 0, 5)), 9)
         for with_operations in (False, True) if version >= 3 else (False,):
             request = DescribeGroupsRequest(
                 groups=[group, "missing", "", group], include_authorized_operations=with_operations
             )
-            both.same(request, version, messages=Messages.EXACTLY)
-        both.same(DescribeGroupsRequest(groups=[]), version)
+            both.expect_same(request, version, messages=Messages.EXACTLY)
+        both.expect_same(DescribeGroupsRequest(groups=[]), version)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_GROUPS))
-    def test_lists(self, both: Both, topic: str, group: str, version: int) -> None:
-        both.same(commit(group, (topic, 0, 5)), 9)
+    def test_lists(self, both: NodePair, topic: str, group: str, version: int) -> None:
+        both.expect_same(commit(group, (topic, 0, 5)), 9)
         states: list[list[str]] = [[]]
         kinds: list[list[str]] = [[]]
         if version >= 4:

@@ -31,8 +31,8 @@ from ottla.protocol.messages.rpc.sasl_authenticate import SaslAuthenticateReques
 from ottla.protocol.messages.rpc.sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch
-from tests.conformance.differential.harness import Both, Side
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import NodePair, Side
+from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import TIMESTAMP, UNKNOWN_ID
 
 BAD_NAMES = ("", ".", "..", "a b", "ä", "x" * 250)
@@ -48,7 +48,7 @@ def batch(*delays: int, **how: Any) -> bytearray:
 
 
 @pytest.fixture(scope="module")
-def topic(two_nodes: tuple[Both, object]) -> str:
+def topic(two_nodes: tuple[NodePair, object]) -> str:
     """A topic with records whose timestamps do not rise, in plain and compressed batches."""
     both = two_nodes[0]
     name = both.new_topic(partitions=4)
@@ -60,65 +60,67 @@ def topic(two_nodes: tuple[Both, object]) -> str:
 
 class TestListOffsets:
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
-    def test_every_timestamp(self, both: Both, topic: str, version: int) -> None:
+    def test_every_timestamp(self, both: NodePair, topic: str, version: int) -> None:
         times = (*range(-8, 1), *(TIMESTAMP + delay for delay in (-1, 0, 5, 15, 31, 41, 45, 50, 51)), 1 << 62)
         for timestamp in times:
             for isolation in (0, 1):
-                both.same(_offsets((topic, [(index, timestamp, -1) for index in range(5)]), isolation), version)
+                both.expect_same(_offsets((topic, [(index, timestamp, -1) for index in range(5)]), isolation), version)
 
     @pytest.mark.parametrize("replica", [-1, -2, -3, 0, 1, 5])
-    def test_replica_ids(self, both: Both, topic: str, replica: int) -> None:
+    def test_replica_ids(self, both: NodePair, topic: str, replica: int) -> None:
         for timestamp in (-1, -2, -3, TIMESTAMP + 5):
-            both.same(_offsets((topic, [(0, timestamp, -1)]), replica=replica), 11)
+            both.expect_same(_offsets((topic, [(0, timestamp, -1)]), replica=replica), 11)
 
     @pytest.mark.parametrize("epoch", [-3, -2, -1, 0, 1, 9])
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
-    def test_leader_epochs(self, both: Both, topic: str, version: int, epoch: int) -> None:
+    def test_leader_epochs(self, both: NodePair, topic: str, version: int, epoch: int) -> None:
         for replica in (-1, -2):
-            both.same(_offsets((topic, [(0, -1, epoch), (1, -2, epoch)]), replica=replica), version)
+            both.expect_same(_offsets((topic, [(0, -1, epoch), (1, -2, epoch)]), replica=replica), version)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
-    def test_what_is_asked_twice_or_is_not_there(self, both: Both, topic: str, version: int) -> None:
-        both.same(_offsets((topic, [(0, -1, -1), (0, -2, -1), (1, -1, -1)])), version)
-        both.same(
+    def test_what_is_asked_twice_or_is_not_there(self, both: NodePair, topic: str, version: int) -> None:
+        both.expect_same(_offsets((topic, [(0, -1, -1), (0, -2, -1), (1, -1, -1)])), version)
+        both.expect_same(
             ListOffsetsRequest(replica_id=-1, topics=[_asked(topic, (0, -1)), _asked(topic, (0, -1), (1, -1))]), version
         )
-        both.same(ListOffsetsRequest(replica_id=-1, topics=[_asked(topic, (0, -1)), _asked(topic, (1, -1))]), version)
-        both.same(
+        both.expect_same(
+            ListOffsetsRequest(replica_id=-1, topics=[_asked(topic, (0, -1)), _asked(topic, (1, -1))]), version
+        )
+        both.expect_same(
             ListOffsetsRequest(replica_id=-1, topics=[_asked("nowhere", (0, -1)), _asked(topic, (99, -1))]), version
         )
-        both.same(ListOffsetsRequest(replica_id=-1, topics=[]), version)
-        both.same(ListOffsetsRequest(replica_id=-1, topics=[_asked(topic)]), version)
+        both.expect_same(ListOffsetsRequest(replica_id=-1, topics=[]), version)
+        both.expect_same(ListOffsetsRequest(replica_id=-1, topics=[_asked(topic)]), version)
         for name in BAD_NAMES:
-            both.same(ListOffsetsRequest(replica_id=-1, topics=[_asked(name, (0, -1))]), version)
+            both.expect_same(ListOffsetsRequest(replica_id=-1, topics=[_asked(name, (0, -1))]), version)
 
     @pytest.mark.parametrize("isolation", [-1, 2, 127])
-    def test_isolation_levels_that_there_are_not(self, both: Both, topic: str, isolation: int) -> None:
-        both.same(_offsets((topic, [(0, -1, -1), (1, -2, -1)]), isolation), 11)
+    def test_isolation_levels_that_there_are_not(self, both: NodePair, topic: str, isolation: int) -> None:
+        both.expect_same(_offsets((topic, [(0, -1, -1), (1, -2, -1)]), isolation), 11)
 
-    def test_open_transactions(self, both: Both) -> None:
+    def test_open_transactions(self, both: NodePair) -> None:
         name = both.new_topic()
         both.produce(name, batch(1))
         both.produce(name, batch(5, producer_id=5, producer_epoch=0, base_sequence=0), batch(9))
         for isolation in (0, 1):
             for timestamp in (-1, -2, -3, TIMESTAMP + 2, TIMESTAMP + 7):
-                both.same(_offsets((name, [(0, timestamp, -1)]), isolation), 11)
+                both.expect_same(_offsets((name, [(0, timestamp, -1)]), isolation), 11)
 
-    def test_an_empty_log_and_one_that_begins_later(self, both: Both) -> None:
+    def test_an_empty_log_and_one_that_begins_later(self, both: NodePair) -> None:
         name = both.new_topic(partitions=2)
         both.produce(name, batch(1, 9, 2), batch(3))
-        both.same(_deletion(name, (0, 3)), 2)
+        both.expect_same(_deletion(name, (0, 3)), 2)
         for timestamp in (-1, -2, -4, -5, -6, TIMESTAMP, TIMESTAMP + 3, TIMESTAMP + 4):
-            both.same(_offsets((name, [(0, timestamp, -1), (1, timestamp, -1)])), 11)
-        both.same(_offsets((name, [(1, -3, -1)])), 11)
+            both.expect_same(_offsets((name, [(0, timestamp, -1), (1, timestamp, -1)])), 11)
+        both.expect_same(_offsets((name, [(1, -3, -1)])), 11)
 
-    def test_several_segments(self, both: Both) -> None:
+    def test_several_segments(self, both: NodePair) -> None:
         name = both.new_topic(configs={"segment.bytes": "1048576", "index.interval.bytes": "100"})
         for number in range(30):
             both.produce(name, batch(*(number * 1000 + (number * each * 37) % 500 for each in range(1000))))
         for timestamp in range(TIMESTAMP - 500, TIMESTAMP + 31_000, 499):
-            both.same(_offsets((name, [(0, timestamp, -1)])), 7)
-        both.same(_offsets((name, [(0, -3, -1)])), 7)
+            both.expect_same(_offsets((name, [(0, timestamp, -1)])), 7)
+        both.expect_same(_offsets((name, [(0, -3, -1)])), 7)
 
 
 def _asked(topic: str, *parts: tuple[int, int]) -> ListOffsetsTopic:
@@ -144,7 +146,7 @@ def _offsets(
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_FOR_LEADER_EPOCH))
-def test_offset_for_leader_epoch(both: Both, topic: str, version: int) -> None:
+def test_offset_for_leader_epoch(both: NodePair, topic: str, version: int) -> None:
     for current in (-2, -1, 0, 1):
         for epoch in (-9, -1, 0, 1):
             for replica in (-2, -1, 1):
@@ -153,37 +155,37 @@ def test_offset_for_leader_epoch(both: Both, topic: str, version: int) -> None:
                     for index in (0, 1, 3, 9, 0)
                 ]
                 topics = [OffsetForLeaderTopic(topic=name, partitions=parts) for name in (topic, "nowhere", *BAD_NAMES)]
-                both.same(OffsetForLeaderEpochRequest(replica_id=replica, topics=topics), version)
+                both.expect_same(OffsetForLeaderEpochRequest(replica_id=replica, topics=topics), version)
     twice = [
         OffsetForLeaderTopic(topic=topic, partitions=[OffsetForLeaderPartition(partition=index, leader_epoch=0)])
         for index in (0, 1)
     ]
-    both.same(OffsetForLeaderEpochRequest(replica_id=-1, topics=twice), version)
+    both.expect_same(OffsetForLeaderEpochRequest(replica_id=-1, topics=twice), version)
 
 
 class TestDeleteRecords:
     @pytest.mark.parametrize("version", versions_of(ApiKey.DELETE_RECORDS))
-    def test_each_offset(self, both: Both, version: int) -> None:
+    def test_each_offset(self, both: NodePair, version: int) -> None:
         name = both.new_topic(partitions=2)
         both.produce(name, batch(1, 2, 3), batch(4))
         for offset in (0, 1, 3, 2, 9, -2, -1, 4, 5):
-            both.same(_deletion(name, (0, offset)), version)
-            both.same(_offsets((name, [(0, -2, -1)])), 11)
-        both.same(_deletion(name, (1, -1), (7, 0), (-1, 0)), version)
-        both.same(_deletion(name, (1, -1), (1, 5)), version)
-        both.same(_deletion("nowhere", (0, 0)), version)
-        both.same(DeleteRecordsRequest(topics=[], timeout_ms=10), version)
-        both.same(_deletion(name), version)
+            both.expect_same(_deletion(name, (0, offset)), version)
+            both.expect_same(_offsets((name, [(0, -2, -1)])), 11)
+        both.expect_same(_deletion(name, (1, -1), (7, 0), (-1, 0)), version)
+        both.expect_same(_deletion(name, (1, -1), (1, 5)), version)
+        both.expect_same(_deletion("nowhere", (0, 0)), version)
+        both.expect_same(DeleteRecordsRequest(topics=[], timeout_ms=10), version)
+        both.expect_same(_deletion(name), version)
         for bad in BAD_NAMES:
-            both.same(_deletion(bad, (0, 0)), version)
-        both.same(_deletion("__consumer_offsets", (0, 0)), version)
+            both.expect_same(_deletion(bad, (0, 0)), version)
+        both.expect_same(_deletion("__consumer_offsets", (0, 0)), version)
 
     @pytest.mark.parametrize("policy", ["compact", "delete", "compact,delete", ""])
-    def test_cleanup_policies(self, both: Both, policy: str) -> None:
+    def test_cleanup_policies(self, both: NodePair, policy: str) -> None:
         name = both.new_topic(configs={"cleanup.policy": policy})
         both.produce(name, batch(1, 2, 3))
         for offset in (1, 5, -1):
-            both.same(_deletion(name, (0, offset)), 2)
+            both.expect_same(_deletion(name, (0, offset)), 2)
 
 
 def _deletion(topic: str, *parts: tuple[int, int]) -> DeleteRecordsRequest:
@@ -193,16 +195,16 @@ def _deletion(topic: str, *parts: tuple[int, int]) -> DeleteRecordsRequest:
 
 class TestInitProducerId:
     @pytest.mark.parametrize("version", versions_of(ApiKey.INIT_PRODUCER_ID))
-    def test_an_idempotent_producer_gets_a_new_id(self, both: Both, version: int) -> None:
+    def test_an_idempotent_producer_gets_a_new_id(self, both: NodePair, version: int) -> None:
         self._until_there_are_ids(both)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-        first = both.same(request, version, ignoring=["producer_id"])
-        second = both.same(request, version, ignoring=["producer_id"])
+        first = both.expect_same(request, version, ignoring=["producer_id"])
+        second = both.expect_same(request, version, ignoring=["producer_id"])
         assert (first.ottla.error_code, second.ottla.producer_id) == (0, first.ottla.producer_id + 1)
 
     @pytest.mark.parametrize("known", [(-1, -1), (-1, 0), (5, -1), (5, 3), (0, 0), (-2, 0), (5, -2)])
     @pytest.mark.parametrize("version", range(3, 6))
-    def test_known_ids_and_epochs(self, both: Both, version: int, known: tuple[int, int]) -> None:
+    def test_known_ids_and_epochs(self, both: NodePair, version: int, known: tuple[int, int]) -> None:
         self._until_there_are_ids(both)
         request = InitProducerIdRequest(transactional_id=None, producer_id=known[0], producer_epoch=known[1])
         answers = both.ask(request, version)
@@ -211,10 +213,10 @@ class TestInitProducerId:
         assert not both.differences(answers, version)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.INIT_PRODUCER_ID))
-    def test_an_empty_transactional_id_is_refused(self, both: Both, version: int) -> None:
-        both.same(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000), version)
+    def test_an_empty_transactional_id_is_refused(self, both: NodePair, version: int) -> None:
+        both.expect_same(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000), version)
 
-    def _until_there_are_ids(self, both: Both) -> None:
+    def _until_there_are_ids(self, both: NodePair) -> None:
         """Kafka's first answers are refusals, until the controller has given a block of ids; Ottla waits for it."""
         for _ in range(100):
             if not both.ask(InitProducerIdRequest(transactional_id=None), 5).kafka.error_code:
@@ -223,46 +225,46 @@ class TestInitProducerId:
 
 
 class TestDescribeProducers:
-    def test_producers_and_errors(self, both: Both, topic: str) -> None:
+    def test_producers_and_errors(self, both: NodePair, topic: str) -> None:
         names = (topic, "nowhere", *BAD_NAMES)
         topics = [ProducersOf(name=name, partition_indexes=[0, 2, 9, 2, -1]) for name in names]
-        both.same(DescribeProducersRequest(topics=topics), 0, messages=Messages.LOOSELY)
-        both.same(DescribeProducersRequest(topics=[]), 0)
+        both.expect_same(DescribeProducersRequest(topics=topics), 0, messages=Messages.LOOSELY)
+        both.expect_same(DescribeProducersRequest(topics=[]), 0)
 
-    def test_the_last_sequence_of_each(self, both: Both) -> None:
+    def test_the_last_sequence_of_each(self, both: NodePair) -> None:
         name = both.new_topic()
         both.produce(name, batch(1, 2, producer_id=9, producer_epoch=1, base_sequence=0))
         both.produce(name, batch(3, producer_id=9, producer_epoch=1, base_sequence=2))
         both.produce(name, batch(3, producer_id=10, producer_epoch=0, base_sequence=7))
-        both.same(DescribeProducersRequest(topics=[ProducersOf(name=name, partition_indexes=[0])]), 0)
+        both.expect_same(DescribeProducersRequest(topics=[ProducersOf(name=name, partition_indexes=[0])]), 0)
 
 
 class TestDirectories:
     @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_LOG_DIRS))
-    def test_describe_log_dirs(self, both: Both, topic: str, version: int) -> None:
+    def test_describe_log_dirs(self, both: NodePair, topic: str, version: int) -> None:
         ignoring = ["log_dir", "usable_bytes"]
         asked = [DescribableLogDirTopic(topic=name, partitions=[0, 1, 9]) for name in (topic, "nowhere", "")]
-        both.same(DescribeLogDirsRequest(topics=asked), version, ignoring=ignoring)
-        both.same(DescribeLogDirsRequest(topics=[]), version, ignoring=ignoring)
+        both.expect_same(DescribeLogDirsRequest(topics=asked), version, ignoring=ignoring)
+        both.expect_same(DescribeLogDirsRequest(topics=[]), version, ignoring=ignoring)
         own = [DescribableLogDirTopic(topic=topic, partitions=list(range(4)))]
-        both.same(DescribeLogDirsRequest(topics=own), version, ignoring=ignoring)
+        both.expect_same(DescribeLogDirsRequest(topics=own), version, ignoring=ignoring)
         answers = both.ask(DescribeLogDirsRequest(topics=None), version)
         for side, answer in zip(both.sides, answers, strict=True):
             side.memory["directory"] = answer.results[0].log_dir
             assert topic in {each.name for each in answer.results[0].topics}
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.ALTER_REPLICA_LOG_DIRS))
-    def test_replicas_that_need_no_move_or_cannot(self, both: Both, topic: str, version: int) -> None:
+    def test_replicas_that_need_no_move_or_cannot(self, both: NodePair, topic: str, version: int) -> None:
         for side, answer in zip(both.sides, both.ask(DescribeLogDirsRequest(topics=None), 4), strict=True):
             side.memory["directory"] = answer.results[0].log_dir
         for name in (topic, "nowhere", "x" * 220, *BAD_NAMES):
             for path in ("/nowhere", "relative", ""):
-                both.same(_move(path, name, 0, 1, 9), version)
-            both.same(partial(_move_at_home, name), version)
-        both.same(AlterReplicaLogDirsRequest(dirs=[]), version)
-        both.same(_move("/nowhere", topic), version)
+                both.expect_same(_move(path, name, 0, 1, 9), version)
+            both.expect_same(partial(_move_at_home, name), version)
+        both.expect_same(AlterReplicaLogDirsRequest(dirs=[]), version)
+        both.expect_same(_move("/nowhere", topic), version)
         twice = [_move(path, topic, 0).dirs[0] for path in ("/nowhere", "relative")]
-        both.same(AlterReplicaLogDirsRequest(dirs=twice), version)
+        both.expect_same(AlterReplicaLogDirsRequest(dirs=twice), version)
 
 
 def _move_at_home(topic: str, side: Side) -> AlterReplicaLogDirsRequest:
@@ -275,7 +277,7 @@ def _move(path: str, topic: str, *partitions: int) -> AlterReplicaLogDirsRequest
 
 
 class TestDescribeTopicPartitions:
-    def test_pages(self, both: Both, topic: str) -> None:
+    def test_pages(self, both: NodePair, topic: str) -> None:
         other = both.new_topic(partitions=3)
         first, last = sorted((topic, other))
         bad = BAD_NAMES[1:]  # an empty name without a cursor is what Kafka itself trips over
@@ -287,14 +289,14 @@ class TestDescribeTopicPartitions:
             ["__consumer_offsets"],
         ):
             for limit in (-1, 0, 1, 2, 3, 4, 5, 7, 2000, 99_999):
-                both.same(_page(names, limit), 0, ordered=["topics", "partitions"])
+                both.expect_same(_page(names, limit), 0, ordered=["topics", "partitions"])
                 for cursor in ((first, 0), (first, 2), (last, 1), (last, 9), (first, -1), ("nowhere", 0), ("zz", 0)):
-                    both.same(_page(names, limit, cursor), 0, ordered=["topics", "partitions"])
+                    both.expect_same(_page(names, limit, cursor), 0, ordered=["topics", "partitions"])
 
-    def test_all_topics(self, both: Both, topic: str) -> None:
+    def test_all_topics(self, both: NodePair, topic: str) -> None:
         for limit in (1, 3, 2000):
             for cursor in (None, (topic, 0), (topic, 1), (topic, 9), (topic, -1), (topic + "-", 3), ("zz", 0)):
-                both.same(_page([], limit, cursor), 0, ordered=["topics", "partitions"])
+                both.expect_same(_page([], limit, cursor), 0, ordered=["topics", "partitions"])
 
 
 def _page(names: list[str], limit: int, cursor: tuple[str, int] | None = None) -> DescribeTopicPartitionsRequest:
@@ -306,7 +308,7 @@ def _page(names: list[str], limit: int, cursor: tuple[str, int] | None = None) -
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_CLUSTER))
-def test_describe_cluster(both: Both, version: int) -> None:
+def test_describe_cluster(both: NodePair, version: int) -> None:
     for endpoint_type in (1, 2, 0, 3, -1):
         for flag in (False, True):
             request = DescribeClusterRequest(
@@ -314,12 +316,12 @@ def test_describe_cluster(both: Both, version: int) -> None:
                 include_cluster_authorized_operations=flag,
                 include_fenced_brokers=flag and version >= 2,
             )
-            both.same(request, version, messages=Messages.EXACTLY)
+            both.expect_same(request, version, messages=Messages.EXACTLY)
 
 
 class TestMetadata:
     @pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
-    def test_names(self, both: Both, topic: str, version: int) -> None:
+    def test_names(self, both: NodePair, topic: str, version: int) -> None:
         for names in (
             None,
             [],
@@ -334,11 +336,11 @@ class TestMetadata:
             for create in (False, True):
                 asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
                 request = MetadataRequest(topics=asked, allow_auto_topic_creation=create if version >= 4 else True)
-                both.same(request, version)
+                both.expect_same(request, version)
 
     @pytest.mark.parametrize("version", range(10, 14))
-    def test_ids(self, both: Both, topic: str, version: int) -> None:
-        def same(*topics: tuple[str | None, bool | None]) -> None:
+    def test_ids(self, both: NodePair, topic: str, version: int) -> None:
+        def expect_same(*topics: tuple[str | None, bool | None]) -> None:
             """Topics by name, and with the known, an unknown or no id."""
 
             def make(side: Side) -> MetadataRequest:
@@ -346,21 +348,21 @@ class TestMetadata:
                 asked = [MetadataRequestTopic(name=name, topic_id=ids[kind]) for name, kind in topics]
                 return MetadataRequest(topics=asked, include_topic_authorized_operations=True)
 
-            both.same(make, version)
+            both.expect_same(make, version)
 
-        same((None, True))
-        same((None, False))
-        same((None, True), (None, False), (None, True))
-        same((topic, True))
-        same(("nowhere", True))
-        same((topic, None), (None, True))
-        same(("nowhere", None), (None, False))
-        same((None, None))
-        same((None, None), (topic, None))
-        same((None, None), (None, True))
+        expect_same((None, True))
+        expect_same((None, False))
+        expect_same((None, True), (None, False), (None, True))
+        expect_same((topic, True))
+        expect_same(("nowhere", True))
+        expect_same((topic, None), (None, True))
+        expect_same(("nowhere", None), (None, False))
+        expect_same((None, None))
+        expect_same((None, None), (topic, None))
+        expect_same((None, None), (None, True))
 
     @pytest.mark.parametrize("version", range(8, 14))
-    def test_authorized_operations(self, both: Both, topic: str, version: int) -> None:
+    def test_authorized_operations(self, both: NodePair, topic: str, version: int) -> None:
         for of_cluster in (False, True) if version <= 10 else (False,):
             for of_topics in (False, True):
                 for names in (None, [topic, "nowhere", "a b"]):
@@ -370,17 +372,17 @@ class TestMetadata:
                         include_cluster_authorized_operations=of_cluster,
                         include_topic_authorized_operations=of_topics,
                     )
-                    both.same(request, version)
+                    both.expect_same(request, version)
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.SASL_AUTHENTICATE))
-def test_a_plaintext_listener_has_nothing_to_authenticate(both: Both, version: int) -> None:
-    both.same(SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
-    both.same(SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
+def test_a_plaintext_listener_has_nothing_to_authenticate(both: NodePair, version: int) -> None:
+    both.expect_same(SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
+    both.expect_same(SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.API_VERSIONS))
-def test_api_versions(both: Both, version: int) -> None:
+def test_api_versions(both: NodePair, version: int) -> None:
     """What Ottla does not serve yet it must not tell; what it serves it must tell as Kafka does."""
     good = ApiVersionsRequest(client_software_name="a", client_software_version="1.0")
     answers = both.ask(good, version)
@@ -389,12 +391,12 @@ def test_api_versions(both: Both, version: int) -> None:
     assert not both.differences(answers, version)
     if version >= 3:
         for name in ("", "-", "a-", "-a", "a.b-c", "ä", "a b", "a_b", "A1", "a" * 300):
-            both.same(
+            both.expect_same(
                 ApiVersionsRequest(client_software_name=name, client_software_version="1"),
                 version,
                 ignoring=["api_keys"],
             )
-            both.same(
+            both.expect_same(
                 ApiVersionsRequest(client_software_name="a", client_software_version=name),
                 version,
                 ignoring=["api_keys"],

@@ -28,7 +28,7 @@ from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.conformance.differential.harness import Both, Side
+from tests.conformance.differential.harness import NodePair, Side
 from tests.conformance.differential.requests import Part, batch, fetch
 from tests.support.kafka_broker import SETTINGS, KafkaNode
 from tests.support.ottla_node import OttlaNode
@@ -37,7 +37,7 @@ TIMEOUT_S = 20
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodePair]:
     """One node of each, with the directories `logs` and `more`."""
     folder = tmp_path_factory.mktemp("moves")
     folders = [folder / "kafka", folder / "ottla"]
@@ -50,7 +50,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     kafka.format()
     ottla.format()
     with ottla.running(), kafka.running(end=signal.SIGKILL):
-        both = Both(
+        both = NodePair(
             Side("Kafka", {"PLAINTEXT": kafka.port}, kafka.log_tail), Side("Ottla", ottla.ports, ottla.log_tail)
         )
         for side, each in zip(both.sides, folders, strict=True):
@@ -65,14 +65,14 @@ KEPT = {"retention.ms": "-1"}
 
 
 @pytest.fixture
-def topic(both: Both) -> str:
+def topic(both: NodePair) -> str:
     """A topic with idempotent and plain batches."""
     name = both.new_topic(configs=KEPT)
     both.produce(name, batch(5), batch(3, producer_id=7, producer_epoch=1, base_sequence=0), batch(2))
     return name
 
 
-def where(both: Both, topic: str) -> list[str]:
+def where(both: NodePair, topic: str) -> list[str]:
     """The directory in which each node has the topic's one partition, when it is on no way elsewhere."""
     request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[0])])
     deadline = time.monotonic() + TIMEOUT_S
@@ -92,7 +92,7 @@ def where(both: Both, topic: str) -> list[str]:
     raise AssertionError(f"{topic} is still on its way: {found}")
 
 
-def ask_to_move(both: Both, topic: str, name: str) -> set[int]:
+def ask_to_move(both: NodePair, topic: str, name: str) -> set[int]:
     """Let both move the partition to the directory of a name; the codes of their answers."""
 
     def make(side: Side) -> AlterReplicaLogDirsRequest:
@@ -101,16 +101,16 @@ def ask_to_move(both: Both, topic: str, name: str) -> set[int]:
             dirs=[AlterReplicaLogDir(path=f"{side.memory['folder']}/{name}", topics=topics)]
         )
 
-    return {answer.results[0].partitions[0].error_code for answer in both.same(make, 2)}
+    return {answer.results[0].partitions[0].error_code for answer in both.expect_same(make, 2)}
 
 
-def move(both: Both, topic: str, name: str) -> None:
+def move(both: NodePair, topic: str, name: str) -> None:
     """Let both move the partition to the directory of a name, and wait until it is there."""
     assert ask_to_move(both, topic, name) == {0}
     assert where(both, topic) == [name, name]
 
 
-def cordon(both: Both, *names: str) -> None:
+def cordon(both: NodePair, *names: str) -> None:
     """Let both take no new replicas into the directories of some names."""
 
     def make(side: Side) -> IncrementalAlterConfigsRequest:
@@ -119,28 +119,30 @@ def cordon(both: Both, *names: str) -> None:
         broker = AlterConfigsResource(resource_type=4, resource_name="1", configs=[config])
         return IncrementalAlterConfigsRequest(resources=[broker], validate_only=False)
 
-    both.same(make, 1)
-    both.soon_same(DescribeLogDirsRequest(topics=[]), 5, ignoring=["log_dir", "usable_bytes"])
+    both.expect_same(make, 1)
+    both.expect_same_soon(DescribeLogDirsRequest(topics=[]), 5, ignoring=["log_dir", "usable_bytes"])
     for answer in both.ask(DescribeLogDirsRequest(topics=[]), 5):
         assert {Path(each.log_dir).name for each in answer.results if each.is_cordoned} == {*names}
 
 
-def same_all_over(both: Both, topic: str) -> None:
+def same_all_over(both: NodePair, topic: str) -> None:
     """Whatever can be asked of the partition is answered by both alike."""
     for timestamp in (-1, -2, -3, 0):
         asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
-        both.same(ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]), 11)
-    both.same(fetch(12, Part(topic, 0)), 12)
-    both.same(DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])]), 0)
+        both.expect_same(
+            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]), 11
+        )
+    both.expect_same(fetch(12, Part(topic, 0)), 12)
+    both.expect_same(DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])]), 0)
     epoch = OffsetForLeaderPartition(partition=0, leader_epoch=0)
-    both.same(
+    both.expect_same(
         OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[epoch])]), 4
     )
     sizes = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[0])])
-    both.same(sizes, 4, ignoring=["log_dir", "usable_bytes"])
+    both.expect_same(sizes, 4, ignoring=["log_dir", "usable_bytes"])
 
 
-def test_there_and_back_again(both: Both, topic: str) -> None:
+def test_there_and_back_again(both: NodePair, topic: str) -> None:
     for name in ("more", "logs", "logs", "more"):
         move(both, topic, name)
         same_all_over(both, topic)
@@ -148,7 +150,7 @@ def test_there_and_back_again(both: Both, topic: str) -> None:
         same_all_over(both, topic)
 
 
-def test_an_empty_partition(both: Both) -> None:
+def test_an_empty_partition(both: NodePair) -> None:
     topic = both.new_topic(configs=KEPT)
     for name in ("more", "logs"):
         move(both, topic, name)
@@ -157,22 +159,24 @@ def test_an_empty_partition(both: Both) -> None:
     same_all_over(both, topic)
 
 
-def test_a_log_that_begins_inside_a_batch(both: Both, topic: str) -> None:
+def test_a_log_that_begins_inside_a_batch(both: NodePair, topic: str) -> None:
     part = DeleteRecordsPartition(partition_index=0, offset=2)
-    both.same(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=1000), 2)
+    both.expect_same(
+        DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=1000), 2
+    )
     for name in ("more", "logs"):
         move(both, topic, name)
         same_all_over(both, topic)
 
 
-def test_a_cordoned_directory_takes_no_new_replicas(both: Both, topic: str) -> None:
+def test_a_cordoned_directory_takes_no_new_replicas(both: NodePair, topic: str) -> None:
     move(both, topic, "logs")
     cordon(both, "more")
     assert ask_to_move(both, topic, "more") == {InvalidReplicaAssignment.code}
     assert where(both, both.new_topic()) == ["logs", "logs"]
     cordon(both, "logs", "more")
     refused = CreatableTopic(name="nowhere", num_partitions=1, replication_factor=1)
-    answers = both.soon_same(CreateTopicsRequest(topics=[refused], timeout_ms=5000, validate_only=True), 7)
+    answers = both.expect_same_soon(CreateTopicsRequest(topics=[refused], timeout_ms=5000, validate_only=True), 7)
     assert {each.topics[0].error_code for each in answers} == {InvalidReplicationFactor.code}
     cordon(both)
     move(both, topic, "more")

@@ -26,10 +26,10 @@ from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataReques
 from ottla.protocol.wire.declare import schema_of
 from tests.conformance.differential.consumer_groups import configure, new_topic
 from tests.conformance.differential.groups import coordinators_ready
-from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, Asked, Both, Side, both_running
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, RequestSource, Side, both_running
+from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import Part, batch, fetch
-from tests.conformance.differential.share_groups import ShareWalker
+from tests.conformance.differential.share_groups import ShareGroupMembers
 from tests.conformance.differential.test_authorization import (
     VARYING,
     Rule,
@@ -52,7 +52,7 @@ _asked = re.compile(r"^asked by (type|.*?): (\w+) (.*)$").match
 
 
 @pytest.fixture(scope="module")
-def ruled_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+def ruled_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLASSPATH", class_path())
         with both_running(tmp_path_factory.mktemp("rules"), SETTINGS) as nodes:
@@ -60,7 +60,7 @@ def ruled_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both
 
 
 @pytest.fixture
-def ruled(ruled_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+def ruled(ruled_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
     both, _ = ruled_nodes
     yield both
     both.reconnect()
@@ -87,7 +87,7 @@ def calls_of(side: Side, since: int, api: str) -> Counter[str]:
     return calls
 
 
-def differences(both: Both, request: Asked, version: int, **how: Any) -> list[str]:
+def differences(both: NodePair, request: RequestSource, version: int, **how: Any) -> list[str]:
     """What differs in the calls of the authorizer for a request, and in the answers to it."""
     made = request(both.ottla) if callable(request) else request
     api = schema_of(type(made)).name.removesuffix("Request")
@@ -108,35 +108,35 @@ def differences(both: Both, request: Asked, version: int, **how: Any) -> list[st
     ]
 
 
-def same_calls(both: Both, *requests: tuple[Asked, int], **how: Any) -> None:
+def same_calls(both: NodePair, *requests: tuple[RequestSource, int], **how: Any) -> None:
     found = [line for request, version in requests for line in differences(both, request, version, **how)]
     assert not found, "\n  ".join(["the authorizers are asked differently:", *found])
 
 
 @pytest.mark.parametrize("name", ["open", "closed"])
-def test_requests_about_topics(ruled: Both, name: str) -> None:
+def test_requests_about_topics(ruled: NodePair, name: str) -> None:
     topic, open_topic = f"{name}-topic", ruled.new_topic()
     create_closed(ruled, topic)
     same_calls(ruled, *about_topic(topic, open_topic))
 
 
-def test_requests_about_groups(ruled: Both) -> None:
+def test_requests_about_groups(ruled: NodePair) -> None:
     coordinators_ready(ruled)
     topic = ruled.new_topic()
     for name in ("free", "closed-group"):
         same_calls(ruled, *about_group(name, topic), (ListGroupsRequest(), 4), ignoring=["member_id"])
 
 
-def test_requests_about_the_cluster(ruled: Both) -> None:
+def test_requests_about_the_cluster(ruled: NodePair) -> None:
     same_calls(ruled, *about_cluster(), ignoring=VARYING)
 
 
-def test_producers_are_asked_about_by_type(ruled: Both) -> None:
+def test_producers_are_asked_about_by_type(ruled: NodePair) -> None:
     given = InitProducerIdRequest(transactional_id="closed-id", transaction_timeout_ms=1000)
     same_calls(ruled, (given, 4), (given, 0), (InitProducerIdRequest(transactional_id=None), 4), ignoring=IN_TIME)
 
 
-def test_what_it_raises_fails_the_request(ruled: Both) -> None:
+def test_what_it_raises_fails_the_request(ruled: NodePair) -> None:
     for name, code in (("broken", UnknownServerError.code), ("policy", PolicyViolation.code)):
         request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
         same_calls(ruled, (request, 9), (fetch(12, Part(name)), 12))
@@ -144,17 +144,17 @@ def test_what_it_raises_fails_the_request(ruled: Both) -> None:
         assert [answer.topics[0].error_code for answer in answers] == [code, code]
 
 
-def test_acls_are_what_it_keeps(ruled: Both) -> None:
+def test_acls_are_what_it_keeps(ruled: NodePair) -> None:
     given = [Rule(2, "mine", 3), Rule(2, "kept", 4), Rule(3, "refused", 3), Rule(2, "mine-too", 3, pattern=4)]
-    ruled.same(CreateAclsRequest(creations=[creation(rule) for rule in given]), 3, messages=Messages.EXACTLY)
-    ruled.same(everything(), 3)
-    ruled.same(everything(resource_name_filter="mine-too", pattern_type_filter=2), 3)
+    ruled.expect_same(CreateAclsRequest(creations=[creation(rule) for rule in given]), 3, messages=Messages.EXACTLY)
+    ruled.expect_same(everything(), 3)
+    ruled.expect_same(everything(resource_name_filter="mine-too", pattern_type_filter=2), 3)
     removed = DeleteAclsRequest(filters=[removal(rule) for rule in (*given, Rule(2, "nowhere", 3))])
-    ruled.same(removed, 3, messages=Messages.EXACTLY)
-    ruled.same(everything(), 3)
+    ruled.expect_same(removed, 3, messages=Messages.EXACTLY)
+    ruled.expect_same(everything(), 3)
 
 
-def test_it_is_started_with_the_listeners_and_told_which_are_early(ruled_nodes: tuple[Both, OttlaNode]) -> None:
+def test_it_is_started_with_the_listeners_and_told_which_are_early(ruled_nodes: tuple[NodePair, OttlaNode]) -> None:
     both, _ = ruled_nodes
     started = []
     for side in both.sides:
@@ -165,7 +165,7 @@ def test_it_is_started_with_the_listeners_and_told_which_are_early(ruled_nodes: 
     assert len(started[0]) == 2
 
 
-def test_a_group_that_subscribes_by_expression_gets_the_topics_that_its_member_may_see(ruled: Both) -> None:
+def test_a_group_that_subscribes_by_expression_gets_the_topics_that_its_member_may_see(ruled: NodePair) -> None:
     coordinators_ready(ruled)
     ruled.create_topic("regex-open")
     create_closed(ruled, "closed-regex-open")
@@ -192,24 +192,24 @@ def assigned_by_expression(side: Side, group: str, regex: str) -> dict[bytes, li
         time.sleep(0.02)
 
 
-def test_a_share_group_reads_and_acknowledges_what_it_may(ruled: Both) -> None:
+def test_a_share_group_reads_and_acknowledges_what_it_may(ruled: NodePair) -> None:
     coordinators_ready(ruled)
     topic = new_topic(ruled)
     create_closed(ruled, "closed-shared")
     configure(ruled, "sharing", share_auto_offset_reset="earliest", share_assignment_interval_ms="0")
-    walker = ShareWalker(ruled, "sharing")
-    walker.join("a", topic)
+    members = ShareGroupMembers(ruled, "sharing")
+    members.join("a", topic)
     ruled.produce(topic, batch(3))
-    acquired = walker.fetch("a", topic, epoch=0)
+    acquired = members.fetch("a", topic, epoch=0)
     assert not acquired.ottla.error_code
-    found = walker.fetch("a", topic, "closed-shared", acks=((0, 0, [1]),))
+    found = members.fetch("a", topic, "closed-shared", acks=((0, 0, [1]),))
     codes = {part.error_code for answer in found for each in answer.responses for part in each.partitions}
     assert TopicAuthorizationFailed.code in codes
-    walker.acknowledge("a", "closed-shared", (0, 0, [1]))
-    walker.acknowledge("a", topic, (1, 2, [1]))
+    members.acknowledge("a", "closed-shared", (0, 0, [1]))
+    members.acknowledge("a", topic, (1, 2, [1]))
 
 
-def create_closed(both: Both, name: str) -> None:
+def create_closed(both: NodePair, name: str) -> None:
     """A topic that nobody may read: it is made by those who may create on the cluster."""
     made = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     for side, answer in zip(both.sides, both.ask(CreateTopicsRequest(topics=[made]), 7), strict=True):

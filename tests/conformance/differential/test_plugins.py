@@ -29,10 +29,10 @@ from ottla.protocol.messages.rpc.create_topics import (
     CreateTopicsRequest,
 )
 from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
-from tests.conformance.differential.consumer_groups import Walker, configure, new_topic
+from tests.conformance.differential.consumer_groups import ConsumerGroupMembers, configure, new_topic
 from tests.conformance.differential.groups import coordinators_ready
-from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, Both, both_running
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, both_running
+from tests.conformance.differential.normalization import Messages
 from tests.support.ottla_node import OttlaNode
 
 SETTINGS = {
@@ -47,7 +47,7 @@ SET, DELETE = 0, 1
 
 
 @pytest.fixture(scope="module")
-def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     """Two nodes with the same plug-ins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLASSPATH", class_path())
@@ -56,7 +56,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, 
 
 
 @pytest.fixture
-def both(two_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+def both(two_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
     """The two nodes; a plug-in that breaks is logged as an error."""
     both, _ = two_nodes
     yield both
@@ -81,7 +81,7 @@ def codes(answer: Any) -> dict[str, int]:
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_policy_is_told_all_of_a_topic_and_may_refuse_it(both: Both, version: int, validate_only: bool) -> None:
+def test_a_policy_is_told_all_of_a_topic_and_may_refuse_it(both: NodePair, version: int, validate_only: bool) -> None:
     request = CreateTopicsRequest(
         topics=[
             topic("refused"),
@@ -93,18 +93,18 @@ def test_a_policy_is_told_all_of_a_topic_and_may_refuse_it(both: Both, version: 
         timeout_ms=10_000,
         validate_only=validate_only,
     )
-    answers = both.same(request, version, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
+    answers = both.expect_same(request, version, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
     found = codes(answers.ottla)
     assert found.pop(f"allowed-{version}-{validate_only}") == 0
     assert set(found.values()) == {PolicyViolation.code}
 
 
-def test_what_a_policy_raises_is_told_in_its_own_words_and_a_failure_in_none(both: Both) -> None:
+def test_what_a_policy_raises_is_told_in_its_own_words_and_a_failure_in_none(both: NodePair) -> None:
     request = CreateTopicsRequest(topics=[topic("numbered"), topic("fine", 1)], timeout_ms=10_000, validate_only=True)
-    answers = both.same(request, 7, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
+    answers = both.expect_same(request, 7, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
     assert codes(answers.ottla) == {"numbered": InvalidPartitions.code, "fine": 0}
     broken = CreateTopicsRequest(topics=[topic("broken"), topic("fine", 1)], timeout_ms=10_000, validate_only=True)
-    answers = both.same(broken, 7, ignoring=["*.topic_id"])
+    answers = both.expect_same(broken, 7, ignoring=["*.topic_id"])
     assert codes(answers.ottla) == {"broken": UnknownServerError.code, "fine": 0}
 
 
@@ -132,13 +132,13 @@ def test_what_a_policy_raises_is_told_in_its_own_words_and_a_failure_in_none(bot
     ],
     ids=str,
 )
-def test_policies_are_asked_after_some_checks_and_before_others(both: Both, asked: list[CreatableTopic]) -> None:
+def test_policies_are_asked_after_some_checks_and_before_others(both: NodePair, asked: list[CreatableTopic]) -> None:
     both.ask(CreateTopicsRequest(topics=[topic("exists")], timeout_ms=10_000), 7)
     request = CreateTopicsRequest(topics=asked, timeout_ms=10_000, validate_only=True)
-    both.same(request, 7, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
+    both.expect_same(request, 7, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
 
 
-def altered(kind: int, name: str, *changes: tuple[int, str, str | None]) -> incremental.AlterConfigsResource:
+def config_changes(kind: int, name: str, *changes: tuple[int, str, str | None]) -> incremental.AlterConfigsResource:
     configs = [
         incremental.AlterableConfig(config_operation=what, name=each, value=value) for what, each, value in changes
     ]
@@ -152,42 +152,50 @@ def replaced(kind: int, name: str, **configs: str) -> legacy.AlterConfigsResourc
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("version", range(2))
-def test_a_policy_is_told_what_would_change_of_settings(both: Both, version: int, validate_only: bool) -> None:
+def test_a_policy_is_told_what_would_change_of_settings(both: NodePair, version: int, validate_only: bool) -> None:
     name = both.new_topic()
     first = incremental.IncrementalAlterConfigsRequest(
-        resources=[altered(TOPIC, name, (SET, "segment.ms", "5000"), (SET, "retention.ms", "9000"))]
+        resources=[config_changes(TOPIC, name, (SET, "segment.ms", "5000"), (SET, "retention.ms", "9000"))]
     )
-    both.same(first, version, messages=Messages.EXACTLY)
+    both.expect_same(first, version, messages=Messages.EXACTLY)
     for resource in (
-        altered(TOPIC, name, (SET, "retention.ms", "777"), (SET, "segment.ms", "5000"), (DELETE, "flush.ms", None)),
-        altered(TOPIC, name, (SET, "flush.ms", "777"), (DELETE, "segment.ms", None)),
-        altered(TOPIC, name, (SET, "retention.ms", "778")),
-        altered(TOPIC, name, (SET, "retention.ms", "777"), (SET, "no.such.setting", "1")),
-        altered(TOPIC, "nowhere", (SET, "retention.ms", "777")),
-        altered(TOPIC, name),
-        altered(BROKER, "", (SET, "log.retention.ms", "777")),
-        altered(BROKER, "1", (SET, "log.retention.ms", "777"), (SET, "log.segment.delete.delay.ms", "3")),
-        altered(BROKER, "", (SET, "node.id", "777")),
-        altered(ResourceType.GROUP, "kept-group", (SET, "consumer.session.timeout.ms", "50000")),
-        altered(ResourceType.CLIENT_METRICS, "kept-metrics", (SET, "interval.ms", "50000")),
+        config_changes(
+            TOPIC, name, (SET, "retention.ms", "777"), (SET, "segment.ms", "5000"), (DELETE, "flush.ms", None)
+        ),
+        config_changes(TOPIC, name, (SET, "flush.ms", "777"), (DELETE, "segment.ms", None)),
+        config_changes(TOPIC, name, (SET, "retention.ms", "778")),
+        config_changes(TOPIC, name, (SET, "retention.ms", "777"), (SET, "no.such.setting", "1")),
+        config_changes(TOPIC, "nowhere", (SET, "retention.ms", "777")),
+        config_changes(TOPIC, name),
+        config_changes(BROKER, "", (SET, "log.retention.ms", "777")),
+        config_changes(BROKER, "1", (SET, "log.retention.ms", "777"), (SET, "log.segment.delete.delay.ms", "3")),
+        config_changes(BROKER, "", (SET, "node.id", "777")),
+        config_changes(ResourceType.GROUP, "kept-group", (SET, "consumer.session.timeout.ms", "50000")),
+        config_changes(ResourceType.CLIENT_METRICS, "kept-metrics", (SET, "interval.ms", "50000")),
     ):
         request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-        both.same(request, version, messages=Messages.EXACTLY)
-    broken = altered(TOPIC, name, (SET, "retention.ms", "779"))
-    both.same(incremental.IncrementalAlterConfigsRequest(resources=[broken], validate_only=validate_only), version)
+        both.expect_same(request, version, messages=Messages.EXACTLY)
+    broken = config_changes(TOPIC, name, (SET, "retention.ms", "779"))
+    both.expect_same(
+        incremental.IncrementalAlterConfigsRequest(resources=[broken], validate_only=validate_only), version
+    )
 
 
-def test_a_policy_is_asked_even_if_nothing_would_change(both: Both) -> None:
+def test_a_policy_is_asked_even_if_nothing_would_change(both: NodePair) -> None:
     both.create_topic("kept-as-it-is")
     for changes in ([], [(DELETE, "flush.ms", None)], [(SET, "flush.ms", "5")]):
-        request = incremental.IncrementalAlterConfigsRequest(resources=[altered(TOPIC, "kept-as-it-is", *changes)])
-        answers = both.same(request, 1, messages=Messages.EXACTLY)
+        request = incremental.IncrementalAlterConfigsRequest(
+            resources=[config_changes(TOPIC, "kept-as-it-is", *changes)]
+        )
+        answers = both.expect_same(request, 1, messages=Messages.EXACTLY)
         assert answers.ottla.responses[0].error_code == PolicyViolation.code
-    both.same(legacy.AlterConfigsRequest(resources=[replaced(TOPIC, "kept-as-it-is")]), 2, messages=Messages.EXACTLY)
+    both.expect_same(
+        legacy.AlterConfigsRequest(resources=[replaced(TOPIC, "kept-as-it-is")]), 2, messages=Messages.EXACTLY
+    )
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_policy_is_not_told_of_settings_that_go_because_nobody_names_them(both: Both, version: int) -> None:
+def test_a_policy_is_not_told_of_settings_that_go_because_nobody_names_them(both: NodePair, version: int) -> None:
     name = both.new_topic()
     for resource, code in (
         (replaced(TOPIC, name, segment_ms="5000", flush_ms="9000"), 0),
@@ -198,14 +206,14 @@ def test_a_policy_is_not_told_of_settings_that_go_because_nobody_names_them(both
     ):
         for validate_only in (True, False):
             request = legacy.AlterConfigsRequest(resources=[resource], validate_only=validate_only)
-            answers = both.same(request, version, messages=Messages.EXACTLY)
+            answers = both.expect_same(request, version, messages=Messages.EXACTLY)
             assert answers.ottla.responses[0].error_code == code
 
 
-def test_a_topic_that_is_asked_for_by_its_name_is_judged_too(both: Both) -> None:
+def test_a_topic_that_is_asked_for_by_its_name_is_judged_too(both: NodePair) -> None:
     names = [MetadataRequestTopic(name=name) for name in ("refused-auto", "allowed-auto")]
     request = MetadataRequest(topics=names, allow_auto_topic_creation=True)
-    both.same(request, 12, ignoring=["*.topic_id"])
+    both.expect_same(request, 12, ignoring=["*.topic_id"])
     again = MetadataRequest(topics=names, allow_auto_topic_creation=False)
     expected = {"allowed-auto": 0, "refused-auto": UnknownTopicOrPartition.code}
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
@@ -214,26 +222,26 @@ def test_a_topic_that_is_asked_for_by_its_name_is_judged_too(both: Both) -> None
         time.sleep(0.05)
 
 
-def test_members_ask_for_an_assignor_of_the_operators_or_get_it_unasked(both: Both) -> None:
+def test_members_ask_for_an_assignor_of_the_operators_or_get_it_unasked(both: NodePair) -> None:
     coordinators_ready(both)
-    walker, name = Walker(both, "assigned"), new_topic(both, partitions=4)
+    members, name = ConsumerGroupMembers(both, "assigned"), new_topic(both, partitions=4)
     configure(both, "assigned", consumer_assignment_interval_ms="0")
-    walker.join("b", name)
-    walker.settle()
-    assert walker.owned["b"] == {name: [0, 1, 2, 3]}
-    walker.join("a", name)
-    walker.look()
-    walker.settle()
-    assert (walker.owned["a"], walker.owned["b"]) == ({name: [0, 1, 2, 3]}, {})
-    walker.join("c", name, server_assignor="range")
-    walker.look()
-    answers = walker.say(
+    members.join("b", name)
+    members.settle()
+    assert members.owned["b"] == {name: [0, 1, 2, 3]}
+    members.join("a", name)
+    members.compare_group()
+    members.settle()
+    assert (members.owned["a"], members.owned["b"]) == ({name: [0, 1, 2, 3]}, {})
+    members.join("c", name, server_assignor="range")
+    members.compare_group()
+    answers = members.send_heartbeat(
         "d", 0, rebalance_timeout_ms=60_000, subscribed_topic_names=[name], owned={}, server_assignor="x"
     )
     assert answers.ottla.error_code == UnsupportedAssignor.code
 
 
-def test_an_assignor_that_objects_or_breaks_fails_the_heartbeat(both: Both) -> None:
+def test_an_assignor_that_objects_or_breaks_fails_the_heartbeat(both: NodePair) -> None:
     coordinators_ready(both)
     name = new_topic(both, partitions=2)
     for instance in ("objects", "breaks"):
@@ -245,5 +253,5 @@ def test_an_assignor_that_objects_or_breaks_fails_the_heartbeat(both: Both) -> N
             subscribed_topic_names=[name],
             topic_partitions=[],
         )
-        answers = both.same(request, 1)
+        answers = both.expect_same(request, 1)
         assert answers.ottla.error_code == UnknownServerError.code

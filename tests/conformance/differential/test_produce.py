@@ -20,15 +20,15 @@ from ottla.protocol.wire.batch import (
 from ottla.protocol.wire.compression import Compression
 from ottla.protocol.wire.records import Record, build_batch, replace_payload
 from ottla.protocol.wire.varint import write_varint, write_varlong
-from tests.conformance.differential.harness import Both
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import NodePair
+from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import (
     PRODUCE_VERSIONS,
     TIMESTAMP,
     Part,
-    altered,
+    alter_header,
     batch,
-    compressed,
+    compressed_batch,
     fetch,
     produce,
 )
@@ -49,50 +49,50 @@ BATCHES: dict[str, Callable[[], Batch]] = {
     "bytes behind": lambda: batch() + b"\0\0\0",
     "two batches": lambda: batch() + batch(),
     "three batches": lambda: batch(2) + batch(2) + batch(2),
-    "bad checksum": lambda: altered(batch(), checksum=False, crc=1),
-    "magic 0": lambda: altered(batch(), magic=0),
-    "magic 1": lambda: altered(batch(), magic=1),
-    "magic 3": lambda: altered(batch(), magic=3),
-    "length of nought": lambda: altered(batch(), batch_length=0),
-    "negative length": lambda: altered(batch(), batch_length=-1),
-    "length too small": lambda: altered(batch(), batch_length=40),
-    "length too large": lambda: altered(batch(), batch_length=10_000),
-    "base offset 7": lambda: altered(batch(), base_offset=7),
-    "negative base offset": lambda: altered(batch(), base_offset=-7),
-    "leader epoch 9": lambda: altered(batch(), leader_epoch=9),
-    "fewer records counted": lambda: altered(batch(3), record_count=2),
-    "more records counted": lambda: altered(batch(3), record_count=4),
-    "no records counted": lambda: altered(batch(3), record_count=0),
-    "negative count": lambda: altered(batch(3), record_count=-1),
-    "count and delta too small": lambda: altered(batch(3), record_count=2, last_offset_delta=1),
-    "count and delta too large": lambda: altered(batch(3), record_count=4, last_offset_delta=3),
-    "negative last offset": lambda: altered(batch(), last_offset_delta=-1),
-    "last offset too large": lambda: altered(batch(3), last_offset_delta=9),
+    "bad checksum": lambda: alter_header(batch(), checksum=False, crc=1),
+    "magic 0": lambda: alter_header(batch(), magic=0),
+    "magic 1": lambda: alter_header(batch(), magic=1),
+    "magic 3": lambda: alter_header(batch(), magic=3),
+    "length of nought": lambda: alter_header(batch(), batch_length=0),
+    "negative length": lambda: alter_header(batch(), batch_length=-1),
+    "length too small": lambda: alter_header(batch(), batch_length=40),
+    "length too large": lambda: alter_header(batch(), batch_length=10_000),
+    "base offset 7": lambda: alter_header(batch(), base_offset=7),
+    "negative base offset": lambda: alter_header(batch(), base_offset=-7),
+    "leader epoch 9": lambda: alter_header(batch(), leader_epoch=9),
+    "fewer records counted": lambda: alter_header(batch(3), record_count=2),
+    "more records counted": lambda: alter_header(batch(3), record_count=4),
+    "no records counted": lambda: alter_header(batch(3), record_count=0),
+    "negative count": lambda: alter_header(batch(3), record_count=-1),
+    "count and delta too small": lambda: alter_header(batch(3), record_count=2, last_offset_delta=1),
+    "count and delta too large": lambda: alter_header(batch(3), record_count=4, last_offset_delta=3),
+    "negative last offset": lambda: alter_header(batch(), last_offset_delta=-1),
+    "last offset too large": lambda: alter_header(batch(3), last_offset_delta=9),
     "offset gap inside": lambda: build_batch([Record(0, TIMESTAMP, b"k", b"v"), Record(2, TIMESTAMP, b"k", b"v")]),
     "control": lambda: batch(control=True),
     "log append time": lambda: batch(timestamp_type=TimestampType.LOG_APPEND),
-    "compression 5": lambda: altered(batch(), attributes=5),
-    "compression 7": lambda: altered(batch(), attributes=7),
-    "unused attributes": lambda: altered(batch(), attributes=0x80),
-    "delete horizon": lambda: altered(batch(), attributes=0x40),
+    "compression 5": lambda: alter_header(batch(), attributes=5),
+    "compression 7": lambda: alter_header(batch(), attributes=7),
+    "unused attributes": lambda: alter_header(batch(), attributes=0x80),
+    "delete horizon": lambda: alter_header(batch(), attributes=0x40),
     "no timestamp": lambda: batch(timestamp=NO_TIMESTAMP),
     "negative timestamp": lambda: batch(timestamp=-5),
-    "max timestamp too small": lambda: altered(batch(3), max_timestamp=TIMESTAMP),
-    "max timestamp too large": lambda: altered(batch(3), max_timestamp=TIMESTAMP + 1000),
+    "max timestamp too small": lambda: alter_header(batch(3), max_timestamp=TIMESTAMP),
+    "max timestamp too large": lambda: alter_header(batch(3), max_timestamp=TIMESTAMP + 1000),
     "two hours ahead": lambda: batch(timestamp=int(time.time() * 1000) + 7_200_000),
-    "max timestamp two hours ahead": lambda: altered(batch(), max_timestamp=int(time.time() * 1000) + 7_200_000),
+    "max timestamp two hours ahead": lambda: alter_header(batch(), max_timestamp=int(time.time() * 1000) + 7_200_000),
     "producer without sequence": lambda: batch(producer_id=90, producer_epoch=0),
     "producer without epoch": lambda: batch(producer_id=91, base_sequence=0),
     "sequence without producer": lambda: batch(base_sequence=0, producer_epoch=0),
     "transactional without producer": lambda: batch(transactional=True),
     "too large": lambda: batch(value=bytes(1_100_000)),
-    "gzip": lambda: compressed(Compression.GZIP),
-    "snappy": lambda: compressed(Compression.SNAPPY),
-    "lz4": lambda: compressed(Compression.LZ4),
-    "zstd": lambda: compressed(Compression.ZSTD),
-    "gzip of garbage": lambda: altered(batch(), attributes=Compression.GZIP),
-    "zstd of garbage": lambda: altered(batch(), attributes=Compression.ZSTD),
-    "garbage": lambda: altered(batch()[:61] + bytes([0x55]) * 30, batch_length=79),
+    "gzip": lambda: compressed_batch(Compression.GZIP),
+    "snappy": lambda: compressed_batch(Compression.SNAPPY),
+    "lz4": lambda: compressed_batch(Compression.LZ4),
+    "zstd": lambda: compressed_batch(Compression.ZSTD),
+    "gzip of garbage": lambda: alter_header(batch(), attributes=Compression.GZIP),
+    "zstd of garbage": lambda: alter_header(batch(), attributes=Compression.ZSTD),
+    "garbage": lambda: alter_header(batch()[:61] + bytes([0x55]) * 30, batch_length=79),
 }
 
 
@@ -175,7 +175,7 @@ WORDLESS = {"magic 3", "length of nought", "negative length"}
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_a_batch_is_taken_or_refused_alike(both: Both, name: str) -> None:
+def test_a_batch_is_taken_or_refused_alike(both: NodePair, name: str) -> None:
     topic = both.new_topic()
     for version in PRODUCE_VERSIONS if name != "null" else (3, 9, 13):
         asked = produce(version, (topic, 0, BATCHES[name]()))
@@ -185,9 +185,9 @@ def test_a_batch_is_taken_or_refused_alike(both: Both, name: str) -> None:
             assert answers.ottla.responses[0].partition_responses[0].error_code == expected
             both.reconnect()
         else:
-            both.same(asked, version, messages=Messages.IGNORED if name in WORDLESS else Messages.LOOSELY)
+            both.expect_same(asked, version, messages=Messages.IGNORED if name in WORDLESS else Messages.LOOSELY)
     if name not in OWN:
-        both.same(fetch(12, Part(topic)), 12)
+        both.expect_same(fetch(12, Part(topic)), 12)
 
 
 LATER = {"min.compaction.lag.ms": str(MAX_INT64)}
@@ -219,10 +219,10 @@ def now_ms() -> int:
 STORED: dict[str, Callable[[], Batch]] = {
     "plain": batch,
     "several": lambda: batch(20, value=b"same " * 10),
-    "gzip": lambda: compressed(Compression.GZIP),
-    "snappy": lambda: compressed(Compression.SNAPPY),
-    "lz4": lambda: compressed(Compression.LZ4),
-    "zstd": lambda: compressed(Compression.ZSTD),
+    "gzip": lambda: compressed_batch(Compression.GZIP),
+    "snappy": lambda: compressed_batch(Compression.SNAPPY),
+    "lz4": lambda: compressed_batch(Compression.LZ4),
+    "zstd": lambda: compressed_batch(Compression.ZSTD),
     "no key": lambda: batch(key=None),
     "no key in the middle": lambda: build_batch(
         [Record(number, TIMESTAMP, None if number % 2 else b"k", b"v") for number in range(5)]
@@ -239,15 +239,15 @@ STORED: dict[str, Callable[[], Batch]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_topics_keep_batches_as_their_settings_say(both: Both, settings: str) -> None:
+def test_topics_keep_batches_as_their_settings_say(both: NodePair, settings: str) -> None:
     topic = both.new_topic(configs=SETTINGS[settings])
     version_of = {name: PRODUCE_VERSIONS[4 + number % 7] for number, name in enumerate(STORED)}
     for name, make in STORED.items():
         version = version_of[name]
-        both.same(produce(version, (topic, 0, make()), acks=1), version, messages=Messages.LOOSELY)
+        both.expect_same(produce(version, (topic, 0, make()), acks=1), version, messages=Messages.LOOSELY)
     offset = 0
     while True:
-        answers = both.same(fetch(12, Part(topic, offset=offset)), 12)
+        answers = both.expect_same(fetch(12, Part(topic, offset=offset)), 12)
         data = bytes(answers.ottla.responses[0].partitions[0].records or b"")
         if not data:
             return
@@ -274,21 +274,21 @@ SCRIPTS: dict[str, list[Sent]] = {
 }
 
 
-def send_script(both: Both, topic: str, script: list[Sent], version: int) -> None:
+def send_script(both: NodePair, topic: str, script: list[Sent], version: int) -> None:
     for producer_id, epoch, sequence, count in script:
         data = batch(count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-        both.same(produce(version, (topic, 0, data)), version, messages=Messages.LOOSELY)
+        both.expect_same(produce(version, (topic, 0, data)), version, messages=Messages.LOOSELY)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_idempotent_producers_are_held_to_their_sequences(both: Both, name: str) -> None:
+def test_idempotent_producers_are_held_to_their_sequences(both: NodePair, name: str) -> None:
     topic = both.new_topic(partitions=1)
     send_script(both, topic, SCRIPTS[name], version=12)
-    both.same(fetch(12, Part(topic)), 12)
+    both.expect_same(fetch(12, Part(topic)), 12)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_sequences(both: Both, seed: int) -> None:
+def test_random_sequences(both: NodePair, seed: int) -> None:
     random = Random(seed)
     topic = both.new_topic()
     next_of: dict[int, tuple[int, int]] = {}
@@ -304,42 +304,42 @@ def test_random_sequences(both: Both, seed: int) -> None:
         script.append((producer_id, epoch, sequence, count))
         next_of[producer_id] = (epoch, sequence + count)
     send_script(both, topic, script, version=random.choice(PRODUCE_VERSIONS[:-1]))
-    both.same(fetch(12, Part(topic)), 12)
+    both.expect_same(fetch(12, Part(topic)), 12)
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_what_is_not_there(both: Both, version: int) -> None:
+def test_what_is_not_there(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=2)
     for name, index in (("nowhere", 0), (topic, 2), (topic, -1), ("bad name!", 0), ("", 0)):
-        both.same(produce(version, (name, index, batch())), version, messages=Messages.LOOSELY)
-        both.same(produce(version, (name, index, b"")), version, messages=Messages.LOOSELY)
-    both.same(produce(version, (topic, 1, batch()), ("nowhere", 0, batch()), (topic, 7, batch())), version)
+        both.expect_same(produce(version, (name, index, batch())), version, messages=Messages.LOOSELY)
+        both.expect_same(produce(version, (name, index, b"")), version, messages=Messages.LOOSELY)
+    both.expect_same(produce(version, (topic, 1, batch()), ("nowhere", 0, batch()), (topic, 7, batch())), version)
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("acks", [2, -2, 32_767])
-def test_acks_that_do_not_exist(both: Both, version: int, acks: int) -> None:
+def test_acks_that_do_not_exist(both: NodePair, version: int, acks: int) -> None:
     topic = both.new_topic()
-    both.same(produce(version, (topic, 0, batch()), acks=acks), version, messages=Messages.LOOSELY)
-    both.same(produce(version, ("nowhere", 0, batch()), acks=acks), version, messages=Messages.LOOSELY)
-    both.same(fetch(12, Part(topic)), 12)
+    both.expect_same(produce(version, (topic, 0, batch()), acks=acks), version, messages=Messages.LOOSELY)
+    both.expect_same(produce(version, ("nowhere", 0, batch()), acks=acks), version, messages=Messages.LOOSELY)
+    both.expect_same(fetch(12, Part(topic)), 12)
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_every_version_stores(both: Both, version: int, acks: int) -> None:
+def test_every_version_stores(both: NodePair, version: int, acks: int) -> None:
     topic = both.new_topic(partitions=3)
     parts = [(topic, index, batch(index + 1)) for index in range(3)]
     for _ in range(2):
         if acks:
-            both.same(produce(version, *parts, acks=acks), version)
+            both.expect_same(produce(version, *parts, acks=acks), version)
         else:
-            assert both.tell(produce(version, *parts, acks=acks), version) == ("open", "open")
-    both.same(fetch(12, *(Part(topic, index) for index in range(3))), 12)
+            assert both.send_unanswered(produce(version, *parts, acks=acks), version) == ("open", "open")
+    both.expect_same(fetch(12, *(Part(topic, index) for index in range(3))), 12)
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_without_acks_errors_close_the_connection(both: Both, version: int) -> None:
+def test_without_acks_errors_close_the_connection(both: NodePair, version: int) -> None:
     topic = both.new_topic()
     bad: list[tuple[str, int, bytes | bytearray]] = [
         ("nowhere", 0, batch()),
@@ -348,37 +348,37 @@ def test_without_acks_errors_close_the_connection(both: Both, version: int) -> N
         (topic, 0, batch() + batch()),
     ]
     for part in bad:
-        outcome = both.tell(produce(version, part, acks=0), version)
+        outcome = both.send_unanswered(produce(version, part, acks=0), version)
         assert outcome == ("closed", "closed"), part
-    both.same(fetch(12, Part(topic)), 12)
+    both.expect_same(fetch(12, Part(topic)), 12)
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_nothing_to_produce(both: Both, version: int) -> None:
-    both.same(ProduceRequest(acks=-1, timeout_ms=1000), version)
+def test_nothing_to_produce(both: NodePair, version: int) -> None:
+    both.expect_same(ProduceRequest(acks=-1, timeout_ms=1000), version)
     topic = both.new_topic()
-    both.same(
+    both.expect_same(
         lambda side: ProduceRequest(acks=1, topic_data=[TopicProduceData(name=topic, topic_id=side.id_of(topic))]),
         version,
     )
 
 
-def test_a_transactional_id_without_a_transaction(both: Both) -> None:
+def test_a_transactional_id_without_a_transaction(both: NodePair) -> None:
     topic = both.new_topic()
     for version in PRODUCE_VERSIONS:
-        both.same(produce(version, (topic, 0, batch()), transactional_id="t"), version)
-    both.same(fetch(12, Part(topic)), 12)
+        both.expect_same(produce(version, (topic, 0, batch()), transactional_id="t"), version)
+    both.expect_same(fetch(12, Part(topic)), 12)
 
 
-def test_a_transaction_that_the_coordinator_does_not_know(both: Both) -> None:
+def test_a_transaction_that_the_coordinator_does_not_know(both: NodePair) -> None:
     topic = both.new_topic()
     for version in PRODUCE_VERSIONS:
         data = batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-        both.same(produce(version, (topic, 0, data), transactional_id="t"), version)
+        both.expect_same(produce(version, (topic, 0, data), transactional_id="t"), version)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_requests(both: Both, seed: int) -> None:
+def test_random_requests(both: NodePair, seed: int) -> None:
     """Several partitions of several topics in one request, some of them wrong."""
     random = Random(seed)
     topics = [both.new_topic(partitions=2) for _ in range(3)]
@@ -389,7 +389,7 @@ def test_random_requests(both: Both, seed: int) -> None:
         parts = [(topic, random.choice((0, 1, 1, 2)), BATCHES[random.choice(good)]()) for topic in chosen]
         acks, timeout_ms = random.choice((1, -1)), random.choice((0, 1000, -1))
         asked = produce(version, *parts, acks=acks, timeout_ms=timeout_ms)
-        both.same(asked, version)
+        both.expect_same(asked, version)
     for topic in topics:
         for index in (0, 1):
-            both.same(fetch(12, Part(topic, index)), 12)
+            both.expect_same(fetch(12, Part(topic, index)), 12)

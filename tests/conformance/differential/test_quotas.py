@@ -14,8 +14,8 @@ from ottla.protocol.messages.rpc.create_partitions import CreatePartitionsReques
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.rpc.describe_client_quotas import DescribeClientQuotasRequest
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
-from tests.conformance.differential.harness import Answers, Both, both_running
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import Answers, NodePair, both_running
+from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import Part, batch, fetch, produce
 from tests.support.ottla_node import OttlaNode
 
@@ -56,13 +56,13 @@ _last = SimpleNamespace(measured_s=0.0)
 
 
 @pytest.fixture(scope="module")
-def slow_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+def slow_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     with both_running(tmp_path_factory.mktemp("quotas")) as nodes:
         yield nodes
 
 
 @pytest.fixture
-def slow(slow_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+def slow(slow_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
     both, node = slow_nodes
     before = node.log_path.stat().st_size
     yield both
@@ -71,7 +71,7 @@ def slow(slow_nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
     assert not complaints, complaints
 
 
-def set_quotas(both: Both, *given: tuple[Entity, str, float | None]) -> None:
+def set_quotas(both: NodePair, *given: tuple[Entity, str, float | None]) -> None:
     """Set quotas on both, and wait until both tell so."""
     request = AlterClientQuotasRequest(
         entries=[
@@ -83,9 +83,9 @@ def set_quotas(both: Both, *given: tuple[Entity, str, float | None]) -> None:
         ]
     )
     # From a client of its own, lest it be slowed down itself.
-    with both.elsewhere() as other:
-        other.same(request, 1, client_id="admin")
-        other.soon_same(DescribeClientQuotasRequest(), 1, client_id="admin")
+    with both.other_connections() as other:
+        other.expect_same(request, 1, client_id="admin")
+        other.expect_same_soon(DescribeClientQuotasRequest(), 1, client_id="admin")
         time.sleep(0.2)  # Kafka's quotas follow its metadata, a moment after they are told
 
 
@@ -100,13 +100,13 @@ def check_alike(answers: Answers) -> None:
     assert abs(kafka - ottla) < 0.2 * kafka + 300, (kafka, ottla)
 
 
-def asked(both: Both, request: object, version: int, client_id: str = "me") -> Answers:
+def asked(both: NodePair, request: object, version: int, client_id: str = "me") -> Answers:
     """The answers to a client that has not been slowed down yet: on connections of its own."""
-    with both.elsewhere() as other:
+    with both.other_connections() as other:
         return other.ask(request, version, client_id=client_id)
 
 
-def check_the_closest_counts(both: Both, number: int) -> None:
+def check_the_closest_counts(both: NodePair, number: int) -> None:
     """A small one here, and larger ones farther off."""
     client = f"closest-{number}"
     topic = both.new_topic()
@@ -123,19 +123,19 @@ def check_the_closest_counts(both: Both, number: int) -> None:
 
 
 @pytest.mark.parametrize("number", sorted({*range(len(entities("")))} - {*OF_THE_USER}))
-def test_the_closest_quota_of_a_producer_counts(slow: Both, number: int) -> None:
+def test_the_closest_quota_of_a_producer_counts(slow: NodePair, number: int) -> None:
     check_the_closest_counts(slow, number)
 
 
 @pytest.mark.parametrize("number", OF_THE_USER)
 @pytest.mark.usefixtures("unmeasured")
-def test_the_quota_of_a_user_counts(slow: Both, number: int) -> None:
+def test_the_quota_of_a_user_counts(slow: NodePair, number: int) -> None:
     check_the_closest_counts(slow, number)
 
 
 @pytest.mark.parametrize("number", [*OF_THE_USER, 7])
 @pytest.mark.usefixtures("unmeasured")
-def test_who_shares_a_quota(slow: Both, number: int) -> None:
+def test_who_shares_a_quota(slow: NodePair, number: int) -> None:
     topic = slow.new_topic()
     shared = entities("one")[number]
     set_quotas(slow, (shared, "producer_byte_rate", 5000.0))
@@ -146,10 +146,10 @@ def test_who_shares_a_quota(slow: Both, number: int) -> None:
         set_quotas(slow, (shared, "producer_byte_rate", None))
 
 
-def test_a_consumer_gets_records_when_there_is_room(slow: Both) -> None:
+def test_a_consumer_gets_records_when_there_is_room(slow: NodePair) -> None:
     """Not quite half of what the windows hold: the third is too much, and none so near that the moment decides."""
     topic = slow.new_topic()
-    slow.same(produce(9, (topic, 0, batch(value=bytes(72_000)))), 9)
+    slow.expect_same(produce(9, (topic, 0, batch(value=bytes(72_000)))), 9)
     set_quotas(slow, (ME, "consumer_byte_rate", 15_000.0))
     try:
         for slowed_down in (False, False, True, True):
@@ -163,10 +163,10 @@ def test_a_consumer_gets_records_when_there_is_room(slow: Both) -> None:
         set_quotas(slow, (ME, "consumer_byte_rate", None))
 
 
-def test_a_consumer_gets_no_more_at_once_than_fits_the_windows(slow: Both) -> None:
+def test_a_consumer_gets_no_more_at_once_than_fits_the_windows(slow: NodePair) -> None:
     topic = slow.new_topic()
     for _ in range(4):
-        slow.same(produce(9, (topic, 0, batch(value=bytes(100_000)))), 9)
+        slow.expect_same(produce(9, (topic, 0, batch(value=bytes(100_000)))), 9)
     quota: Entity = {"client-id": "hungry"}
     set_quotas(slow, (quota, "consumer_byte_rate", 15_000.0))
     try:
@@ -184,10 +184,10 @@ def test_a_consumer_gets_no_more_at_once_than_fits_the_windows(slow: Both) -> No
         set_quotas(slow, (quota, "consumer_byte_rate", None))
 
 
-def test_time_of_handlers_is_a_quota(slow: Both) -> None:
+def test_time_of_handlers_is_a_quota(slow: NodePair) -> None:
     set_quotas(slow, (ME, "request_percentage", 0.0001))
     try:
-        with slow.elsewhere() as other:
+        with slow.other_connections() as other:
             answers = other.ask(MetadataRequest(topics=[]), 9, client_id="me")
             # Above all measure, and yet no longer than a window.
             assert throttled(answers) == [1000, 1000]
@@ -199,7 +199,7 @@ def test_time_of_handlers_is_a_quota(slow: Both) -> None:
         set_quotas(slow, (ME, "request_percentage", None))
 
 
-def test_changes_to_topics_are_a_quota(slow: Both) -> None:
+def test_changes_to_topics_are_a_quota(slow: NodePair) -> None:
     def topics(prefix: str, *counts: int) -> CreateTopicsRequest:
         return CreateTopicsRequest(
             topics=[
@@ -219,7 +219,7 @@ def test_changes_to_topics_are_a_quota(slow: Both) -> None:
         more = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name="first-0", count=9, assignments=None)], timeout_ms=10_000
         )
-        with slow.elsewhere() as other:
+        with slow.other_connections() as other:
             answers = other.ask(more, 3, client_id="me")
             check_alike(answers)
             assert [each.results[0].error_code for each in answers] == [89, 89]
@@ -232,11 +232,11 @@ def test_changes_to_topics_are_a_quota(slow: Both) -> None:
         set_quotas(slow, (ME, "controller_mutation_rate", None))
 
 
-def test_quotas_are_told_as_they_are_set(slow: Both) -> None:
+def test_quotas_are_told_as_they_are_set(slow: NodePair) -> None:
     given = [(entity, "request_percentage", 10.5 + number) for number, entity in enumerate(entities("me"))]
     set_quotas(slow, *given, ({"ip": "192.0.2.1"}, "connection_creation_rate", 5.0))
     try:
-        slow.same(DescribeClientQuotasRequest(), 1, messages=Messages.LOOSELY)
+        slow.expect_same(DescribeClientQuotasRequest(), 1, messages=Messages.LOOSELY)
     finally:
         set_quotas(
             slow,

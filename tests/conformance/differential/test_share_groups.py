@@ -35,12 +35,12 @@ from ottla.protocol.messages.rpc.offset_commit import (
 from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.messages.rpc.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.rpc.share_group_describe import ShareGroupDescribeRequest
-from tests.conformance.differential.consumer_groups import configure, new_topic, told_in_order
+from tests.conformance.differential.consumer_groups import compare_member_order, configure, new_topic
 from tests.conformance.differential.groups import coordinators_ready
-from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, Both, Side
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, Side
+from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import UNKNOWN_ID, batch
-from tests.conformance.differential.share_groups import Acked, ShareWalker
+from tests.conformance.differential.share_groups import Acknowledged, ShareGroupMembers
 
 numbers = count(1)
 ACCEPT, RELEASE, REJECT, RENEW, GAP = 1, 2, 3, 4, 0
@@ -48,71 +48,71 @@ STRICT = 1
 
 
 @pytest.fixture(autouse=True)
-def ready(both: Both) -> None:
+def ready(both: NodePair) -> None:
     coordinators_ready(both)
 
 
 @pytest.fixture
-def walker(both: Both) -> ShareWalker:
+def members(both: NodePair) -> ShareGroupMembers:
     group = f"share-{next(numbers)}"
     configure(both, group, share_auto_offset_reset="earliest", share_assignment_interval_ms="0")
-    return ShareWalker(both, group)
+    return ShareGroupMembers(both, group)
 
 
-def test_members_come_read_and_go(both: Both, walker: ShareWalker) -> None:
+def test_members_come_read_and_go(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
-    walker.join("a", topic)
-    walker.look()
-    walker.say("b", 0, subscribed_topic_names=[topic], rack_id="r1")
-    walker.look()
-    walker.say("a", walker.epochs["a"])
-    walker.say("a", walker.epochs["a"])
-    walker.look()
+    members.join("a", topic)
+    members.compare_group()
+    members.send_heartbeat("b", 0, subscribed_topic_names=[topic], rack_id="r1")
+    members.compare_group()
+    members.send_heartbeat("a", members.epochs["a"])
+    members.send_heartbeat("a", members.epochs["a"])
+    members.compare_group()
     listed = both.ask(ListGroupsRequest(types_filter=["share"]), 5)
     for answer in listed:
-        answer.groups = [each for each in answer.groups if each.group_id == walker.group]
+        answer.groups = [each for each in answer.groups if each.group_id == members.group]
     assert not both.differences(listed, 5)
-    walker.say("b", -1)
-    walker.say("b", 3)
-    walker.say("a", walker.epochs["a"])
-    walker.look()
-    walker.say("a", -1)
-    walker.look()
-    both.same(DeleteGroupsRequest(groups_names=[walker.group]), 2)
-    walker.look()
+    members.send_heartbeat("b", -1)
+    members.send_heartbeat("b", 3)
+    members.send_heartbeat("a", members.epochs["a"])
+    members.compare_group()
+    members.send_heartbeat("a", -1)
+    members.compare_group()
+    both.expect_same(DeleteGroupsRequest(groups_names=[members.group]), 2)
+    members.compare_group()
 
 
-def test_members_are_told_in_the_order_of_kafkas_table(both: Both, walker: ShareWalker) -> None:
+def test_members_are_told_in_the_order_of_kafkas_table(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     for number in range(6):
-        walker.join(f"member-{number}", topic)
-    assert len(told_in_order(both, ShareGroupDescribeRequest(group_ids=[walker.group]), 1)) == 6
+        members.join(f"member-{number}", topic)
+    assert len(compare_member_order(both, ShareGroupDescribeRequest(group_ids=[members.group]), 1)) == 6
 
 
-def test_what_is_malformed_is_refused_with_the_same_words(both: Both, walker: ShareWalker) -> None:
+def test_what_is_malformed_is_refused_with_the_same_words(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
-    walker.say("", 0, subscribed_topic_names=[topic])
-    walker.say("m" * 37, 0, subscribed_topic_names=[topic])
-    walker.say("a", 0, subscribed_topic_names=[topic], group_id="")
-    walker.say("a", 0, subscribed_topic_names=[topic], rack_id="")
-    walker.say("a", 0)
-    walker.say("a", 0, subscribed_topic_names=[])
-    walker.say("a", -2)
-    walker.say("a", -1)
-    walker.say("a", 1)
-    walker.join("a", topic)
-    walker.say("a", walker.epochs["a"] + 1)
-    walker.say("a", 1)
-    walker.say("nobody", 1)
-    walker.say("nobody", -1)
-    both.same(ShareGroupDescribeRequest(group_ids=["", "nowhere", walker.group, walker.group]), 1)
+    members.send_heartbeat("", 0, subscribed_topic_names=[topic])
+    members.send_heartbeat("m" * 37, 0, subscribed_topic_names=[topic])
+    members.send_heartbeat("a", 0, subscribed_topic_names=[topic], group_id="")
+    members.send_heartbeat("a", 0, subscribed_topic_names=[topic], rack_id="")
+    members.send_heartbeat("a", 0)
+    members.send_heartbeat("a", 0, subscribed_topic_names=[])
+    members.send_heartbeat("a", -2)
+    members.send_heartbeat("a", -1)
+    members.send_heartbeat("a", 1)
+    members.join("a", topic)
+    members.send_heartbeat("a", members.epochs["a"] + 1)
+    members.send_heartbeat("a", 1)
+    members.send_heartbeat("nobody", 1)
+    members.send_heartbeat("nobody", -1)
+    both.expect_same(ShareGroupDescribeRequest(group_ids=["", "nowhere", members.group, members.group]), 1)
 
 
-def test_other_requests_meet_a_share_group_as_kafkas(both: Both, walker: ShareWalker) -> None:
+def test_other_requests_meet_a_share_group_as_kafkas(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
-    walker.join("a", topic)
-    group = walker.group
-    both.same(
+    members.join("a", topic)
+    group = members.group
+    both.expect_same(
         ConsumerGroupHeartbeatRequest(
             group_id=group,
             member_id="b",
@@ -131,64 +131,66 @@ def test_other_requests_meet_a_share_group_as_kafkas(both: Both, walker: ShareWa
         protocol_type="consumer",
         protocols=[protocol],
     )
-    both.same(join, 9)
-    both.same(DescribeGroupsRequest(groups=[group]), 6, messages=Messages.EXACTLY)
+    both.expect_same(join, 9)
+    both.expect_same(DescribeGroupsRequest(groups=[group]), 6, messages=Messages.EXACTLY)
     part = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
     commit = OffsetCommitRequestTopic(name=topic, partitions=[part])
-    both.same(OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=[commit]), 9)
-    both.same(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]), 9)
-    both.same(DeleteGroupsRequest(groups_names=[group]), 2)
+    both.expect_same(OffsetCommitRequest(group_id=group, generation_id_or_member_epoch=-1, topics=[commit]), 9)
+    both.expect_same(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]), 9)
+    both.expect_same(DeleteGroupsRequest(groups_names=[group]), 2)
     classic = f"{group}-classic"
-    both.same(OffsetCommitRequest(group_id=classic, generation_id_or_member_epoch=-1, topics=[commit]), 9)
-    ShareWalker(both, classic).say("a", 0, subscribed_topic_names=[topic])
+    both.expect_same(OffsetCommitRequest(group_id=classic, generation_id_or_member_epoch=-1, topics=[commit]), 9)
+    ShareGroupMembers(both, classic).send_heartbeat("a", 0, subscribed_topic_names=[topic])
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_records_are_acquired_acknowledged_and_delivered_again(both: Both, walker: ShareWalker, version: int) -> None:
+def test_records_are_acquired_acknowledged_and_delivered_again(
+    both: NodePair, members: ShareGroupMembers, version: int
+) -> None:
     topic = new_topic(both)
     both.produce(topic, batch(5), batch(3), batch(2))
-    walker.join("a", topic)
-    walker.fetch("a", topic, version=version)
-    walker.acknowledge("a", topic, (0, 4, [ACCEPT]), version=version)
-    walker.acknowledge("a", topic, (5, 9, [RELEASE, REJECT, GAP, ACCEPT, RELEASE]), version=version)
-    walker.offsets()
-    walker.fetch("a", topic, version=version)
-    walker.fetch("a", version=version, max_wait_ms=50)
-    walker.acknowledge("a", topic, (5, 5, [RELEASE]), (9, 9, [ACCEPT]), version=version)
-    walker.fetch("a", topic, acks=((0, 0, [ACCEPT]),), version=version)
-    walker.fetch("a", topic, acks=((5, 5, [ACCEPT]),), version=version, max_wait_ms=50)
-    walker.offsets()
+    members.join("a", topic)
+    members.fetch("a", topic, version=version)
+    members.acknowledge("a", topic, (0, 4, [ACCEPT]), version=version)
+    members.acknowledge("a", topic, (5, 9, [RELEASE, REJECT, GAP, ACCEPT, RELEASE]), version=version)
+    members.offsets()
+    members.fetch("a", topic, version=version)
+    members.fetch("a", version=version, max_wait_ms=50)
+    members.acknowledge("a", topic, (5, 5, [RELEASE]), (9, 9, [ACCEPT]), version=version)
+    members.fetch("a", topic, acks=((0, 0, [ACCEPT]),), version=version)
+    members.fetch("a", topic, acks=((5, 5, [ACCEPT]),), version=version, max_wait_ms=50)
+    members.offsets()
     both.produce(topic, batch(4))
-    walker.fetch("a", version=version)
-    walker.fetch("a", topic, acks=((10, 13, [RELEASE]),), version=version)
-    walker.fetch("a", topic, epoch=-1, acks=((10, 11, [ACCEPT]),), version=version)
-    walker.offsets()
-    walker.sessions.clear()
-    walker.fetch("a", topic, version=version)
+    members.fetch("a", version=version)
+    members.fetch("a", topic, acks=((10, 13, [RELEASE]),), version=version)
+    members.fetch("a", topic, epoch=-1, acks=((10, 11, [ACCEPT]),), version=version)
+    members.offsets()
+    members.sessions.clear()
+    members.fetch("a", topic, version=version)
 
 
-def test_how_many_records_a_fetch_brings(both: Both, walker: ShareWalker) -> None:
+def test_how_many_records_a_fetch_brings(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     for size in (3, 4, 5, 6):
         both.produce(topic, batch(size))
-    walker.join("a", topic)
-    walker.fetch("a", topic, max_records=2)
-    walker.fetch("a", max_records=4, batch_size=2)
-    walker.fetch("a", max_records=4, batch_size=1, share_acquire_mode=STRICT)
-    walker.fetch("a", max_records=100, batch_size=1, share_acquire_mode=STRICT)
-    walker.fetch("a", topic, acks=((0, 2, [RELEASE]), (3, 6, [RELEASE])), max_records=2, share_acquire_mode=STRICT)
-    walker.fetch("a", max_records=3)
-    walker.fetch("a", max_records=0)
-    walker.fetch("a", max_bytes=0)
-    walker.fetch("a", max_records=100, max_wait_ms=50)
+    members.join("a", topic)
+    members.fetch("a", topic, max_records=2)
+    members.fetch("a", max_records=4, batch_size=2)
+    members.fetch("a", max_records=4, batch_size=1, share_acquire_mode=STRICT)
+    members.fetch("a", max_records=100, batch_size=1, share_acquire_mode=STRICT)
+    members.fetch("a", topic, acks=((0, 2, [RELEASE]), (3, 6, [RELEASE])), max_records=2, share_acquire_mode=STRICT)
+    members.fetch("a", max_records=3)
+    members.fetch("a", max_records=0)
+    members.fetch("a", max_bytes=0)
+    members.fetch("a", max_records=100, max_wait_ms=50)
 
 
-def test_a_record_is_not_delivered_more_often_than_it_may(both: Both, walker: ShareWalker) -> None:
+def test_a_record_is_not_delivered_more_often_than_it_may(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
-    configure(both, walker.group, share_delivery_count_limit="3")
+    configure(both, members.group, share_delivery_count_limit="3")
     both.produce(topic, batch(8))
-    walker.join("a", topic)
-    answers = walker.fetch("a", topic)
+    members.join("a", topic)
+    answers = members.fetch("a", topic)
     for _ in range(40):
         acquired = [
             run for each in answers.ottla.responses for part in each.partitions for run in part.acquired_records
@@ -196,52 +198,54 @@ def test_a_record_is_not_delivered_more_often_than_it_may(both: Both, walker: Sh
         if not acquired:
             break
         acks = tuple((run.first_offset, run.last_offset, [RELEASE]) for run in acquired)
-        answers = walker.fetch("a", topic, acks=acks, max_wait_ms=50)
+        answers = members.fetch("a", topic, acks=acks, max_wait_ms=50)
     else:
         raise AssertionError("it is delivered for ever")
-    walker.offsets()
+    members.offsets()
 
 
-def test_locks_are_renewed(both: Both, walker: ShareWalker) -> None:
+def test_locks_are_renewed(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     both.produce(topic, batch(4))
-    walker.join("a", topic)
-    walker.fetch("a", topic)
+    members.join("a", topic)
+    members.fetch("a", topic)
     renewal: dict[str, Any] = {"is_renew_ack": True, "max_bytes": 0, "min_bytes": 0, "max_records": 0, "max_wait_ms": 0}
-    walker.fetch("a", topic, acks=((0, 1, [RENEW]),), **renewal)
-    walker.fetch("a", topic, acks=((0, 1, [RENEW]),), **{**renewal, "max_bytes": 7, "max_wait_ms": 1})
-    walker.acknowledge("a", topic, (0, 1, [RENEW]), is_renew_ack=True)
-    walker.acknowledge("a", topic, (0, 1, [RENEW]))
-    walker.acknowledge("a", topic, (0, 1, [RENEW]), version=1)
-    configure(both, walker.group, share_renew_acknowledge_enable="false")
+    members.fetch("a", topic, acks=((0, 1, [RENEW]),), **renewal)
+    members.fetch("a", topic, acks=((0, 1, [RENEW]),), **{**renewal, "max_bytes": 7, "max_wait_ms": 1})
+    members.acknowledge("a", topic, (0, 1, [RENEW]), is_renew_ack=True)
+    members.acknowledge("a", topic, (0, 1, [RENEW]))
+    members.acknowledge("a", topic, (0, 1, [RENEW]), version=1)
+    configure(both, members.group, share_renew_acknowledge_enable="false")
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while True:  # both learn of it in their own time
         try:
-            answers = walker.acknowledge("a", topic, (0, 1, [RENEW]), is_renew_ack=True)
+            answers = members.acknowledge("a", topic, (0, 1, [RENEW]), is_renew_ack=True)
             if answers.ottla.responses[0].partitions[0].error_code:
                 break
         except AssertionError:
-            walker.sessions["a"] += 1
+            members.sessions["a"] += 1
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_sessions_and_acknowledgements_that_are_not_right_are_refused(both: Both, walker: ShareWalker) -> None:
+def test_sessions_and_acknowledgements_that_are_not_right_are_refused(
+    both: NodePair, members: ShareGroupMembers
+) -> None:
     topic = new_topic(both)
     both.produce(topic, batch(6))
-    walker.join("a", topic)
+    members.join("a", topic)
     for epoch in (-1, 1):
-        walker.fetch("a", topic, epoch=epoch)
-        walker.acknowledge("a", topic, (0, 0, [ACCEPT]), epoch=epoch)
-    walker.acknowledge("a", topic, (0, 0, [ACCEPT]), epoch=0)
-    walker.fetch("a", topic, epoch=0, acks=((0, 0, [ACCEPT]),))
-    walker.fetch("", topic, epoch=0)
-    walker.fetch("m" * 37, topic, epoch=0)
-    both.same(ShareFetchRequest(group_id=None, member_id="a"), 2)
-    walker.fetch("a", topic, max_records=3)
-    walker.fetch("a", topic, epoch=7)
-    walker.acknowledge("a", topic, (0, 0, [ACCEPT]), epoch=7)
-    wrong: list[list[Acked]] = [
+        members.fetch("a", topic, epoch=epoch)
+        members.acknowledge("a", topic, (0, 0, [ACCEPT]), epoch=epoch)
+    members.acknowledge("a", topic, (0, 0, [ACCEPT]), epoch=0)
+    members.fetch("a", topic, epoch=0, acks=((0, 0, [ACCEPT]),))
+    members.fetch("", topic, epoch=0)
+    members.fetch("m" * 37, topic, epoch=0)
+    both.expect_same(ShareFetchRequest(group_id=None, member_id="a"), 2)
+    members.fetch("a", topic, max_records=3)
+    members.fetch("a", topic, epoch=7)
+    members.acknowledge("a", topic, (0, 0, [ACCEPT]), epoch=7)
+    wrong: list[list[Acknowledged]] = [
         [(3, 2, [ACCEPT])],
         [(0, 1, [ACCEPT]), (0, 1, [ACCEPT])],
         [(0, 1, [])],
@@ -253,72 +257,72 @@ def test_sessions_and_acknowledgements_that_are_not_right_are_refused(both: Both
         [(50, 99, [ACCEPT])],
     ]
     for acks in wrong:
-        walker.acknowledge("a", topic, *acks)
-    walker.acknowledge("a", topic, (0, 0, [ACCEPT]), partition=1)
-    walker.acknowledge("a", "nowhere", (0, 0, [ACCEPT]))
-    walker.acknowledge("a", topic)
-    walker.acknowledge("a", topic, (0, 0, [ACCEPT]))
-    walker.acknowledge("a", topic, (0, 0, [ACCEPT]))
-    with both.elsewhere() as other:
-        thief = ShareWalker(other, walker.group)
+        members.acknowledge("a", topic, *acks)
+    members.acknowledge("a", topic, (0, 0, [ACCEPT]), partition=1)
+    members.acknowledge("a", "nowhere", (0, 0, [ACCEPT]))
+    members.acknowledge("a", topic)
+    members.acknowledge("a", topic, (0, 0, [ACCEPT]))
+    members.acknowledge("a", topic, (0, 0, [ACCEPT]))
+    with both.other_connections() as other:
+        thief = ShareGroupMembers(other, members.group)
         thief.fetch("b", topic, max_wait_ms=50, max_records=1)
         thief.acknowledge("b", topic, (1, 1, [ACCEPT]))
         thief.fetch("b", topic, acks=((2, 3, [ACCEPT]),), max_wait_ms=50)
 
 
-def test_what_a_member_had_is_available_when_its_connection_ends(both: Both, walker: ShareWalker) -> None:
+def test_what_a_member_had_is_available_when_its_connection_ends(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     both.produce(topic, batch(4))
-    walker.join("a", topic)
-    with both.elsewhere() as other:
-        first = ShareWalker(other, walker.group)
+    members.join("a", topic)
+    with both.other_connections() as other:
+        first = ShareGroupMembers(other, members.group)
         first.fetch("gone", topic)
     time.sleep(1)  # both notice it in their own time
-    answers = walker.fetch("a", topic, max_wait_ms=5000)
+    answers = members.fetch("a", topic, max_wait_ms=5000)
     assert answers.ottla.responses[0].partitions[0].acquired_records[0].delivery_count == 2
 
 
-def test_states_are_kept_as_kafka_keeps_them(both: Both) -> None:
+def test_states_are_kept_as_kafka_keeps_them(both: NodePair) -> None:
     topic = new_topic(both, partitions=2)
     group = f"states-{next(numbers)}"
     share_coordinator_ready(both, topic)
 
-    def same(make: Callable[[Side], Any], version: int = 0) -> None:
-        both.same(make, version, messages=Messages.EXACTLY)
+    def expect_same(make: Callable[[Side], Any], version: int = 0) -> None:
+        both.expect_same(make, version, messages=Messages.EXACTLY)
 
-    same(lambda side: read(side, group, topic, 0, 1))
-    same(lambda side: write(side, group, topic, 0, 1, 1, 0))
-    same(lambda side: summarize(side, group, topic, 0), 1)
-    same(lambda side: initialize(side, group, topic, 0, 2, 10))
-    same(lambda side: initialize(side, group, topic, 1, 2, -1))
-    same(lambda side: initialize(side, group, topic, 0, 1, 10))
-    same(lambda side: initialize(side, group, topic, 2, 2, 10))
-    same(lambda side: initialize(side, group, topic, -1, 2, 10))
-    same(lambda side: initialize(side, group, "nowhere", 0, 2, 10))
-    same(lambda side: initialize(side, "", topic, 0, 2, 10))
+    expect_same(lambda side: read(side, group, topic, 0, 1))
+    expect_same(lambda side: write(side, group, topic, 0, 1, 1, 0))
+    expect_same(lambda side: summarize(side, group, topic, 0), 1)
+    expect_same(lambda side: initialize(side, group, topic, 0, 2, 10))
+    expect_same(lambda side: initialize(side, group, topic, 1, 2, -1))
+    expect_same(lambda side: initialize(side, group, topic, 0, 1, 10))
+    expect_same(lambda side: initialize(side, group, topic, 2, 2, 10))
+    expect_same(lambda side: initialize(side, group, topic, -1, 2, 10))
+    expect_same(lambda side: initialize(side, group, "nowhere", 0, 2, 10))
+    expect_same(lambda side: initialize(side, "", topic, 0, 2, 10))
     for version in (0, 1):
-        same(lambda side: summarize(side, group, topic, 0, 1, 2), version)
-    same(lambda side: read(side, group, topic, 0, 5))
-    same(lambda side: read(side, group, topic, 0, 4))
-    same(lambda side: write(side, group, topic, 0, 2, 4, 10))
-    same(lambda side: write(side, group, topic, 0, 1, 5, 10))
-    same(lambda side: write(side, group, topic, 0, 2, 5, 10, (10, 14, 2, 1), (15, 19, 0, 1)))
-    same(lambda side: write(side, group, topic, 0, 2, 5, 12, (16, 17, 0, 2), complete=3), 1)
-    same(lambda side: write(side, group, topic, 0, 2, 5, -1, (17, 25, 4, 1)))
-    same(lambda side: read(side, group, topic, 0, 5))
-    same(lambda side: read(side, group, topic, 0, -1))
-    same(lambda side: summarize(side, group, topic, 0, 1), 1)
-    same(lambda side: delete(side, group, topic, 0, 1))
-    same(lambda side: delete(side, group, topic, 0))
-    same(lambda side: delete(side, group, topic, 7))
-    same(lambda side: read(side, group, topic, 0, 5))
-    same(lambda side: reading.ReadShareGroupStateRequest(group_id=group))
-    same(lambda side: deleting.DeleteShareGroupStateRequest(group_id=group))
+        expect_same(lambda side: summarize(side, group, topic, 0, 1, 2), version)
+    expect_same(lambda side: read(side, group, topic, 0, 5))
+    expect_same(lambda side: read(side, group, topic, 0, 4))
+    expect_same(lambda side: write(side, group, topic, 0, 2, 4, 10))
+    expect_same(lambda side: write(side, group, topic, 0, 1, 5, 10))
+    expect_same(lambda side: write(side, group, topic, 0, 2, 5, 10, (10, 14, 2, 1), (15, 19, 0, 1)))
+    expect_same(lambda side: write(side, group, topic, 0, 2, 5, 12, (16, 17, 0, 2), complete=3), 1)
+    expect_same(lambda side: write(side, group, topic, 0, 2, 5, -1, (17, 25, 4, 1)))
+    expect_same(lambda side: read(side, group, topic, 0, 5))
+    expect_same(lambda side: read(side, group, topic, 0, -1))
+    expect_same(lambda side: summarize(side, group, topic, 0, 1), 1)
+    expect_same(lambda side: delete(side, group, topic, 0, 1))
+    expect_same(lambda side: delete(side, group, topic, 0))
+    expect_same(lambda side: delete(side, group, topic, 7))
+    expect_same(lambda side: read(side, group, topic, 0, 5))
+    expect_same(lambda side: reading.ReadShareGroupStateRequest(group_id=group))
+    expect_same(lambda side: deleting.DeleteShareGroupStateRequest(group_id=group))
 
 
-def test_offsets_are_told_set_and_deleted(both: Both, walker: ShareWalker) -> None:
+def test_offsets_are_told_set_and_deleted(both: NodePair, members: ShareGroupMembers) -> None:
     topic, other = new_topic(both, partitions=2), new_topic(both)
-    group = walker.group
+    group = members.group
     both.produce(topic, batch(10))
 
     def alter(*topics: tuple[str, int, int], name: str = group) -> None:
@@ -329,68 +333,68 @@ def test_offsets_are_told_set_and_deleted(both: Both, walker: ShareWalker) -> No
             )
             for each, number, start in topics
         ]
-        both.same(AlterShareGroupOffsetsRequest(group_id=name, topics=asked), 0, messages=Messages.LOOSELY)
+        both.expect_same(AlterShareGroupOffsetsRequest(group_id=name, topics=asked), 0, messages=Messages.LOOSELY)
 
     def delete_offsets(*topics: str, name: str = group) -> None:
         asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=each) for each in topics]
-        both.same(DeleteShareGroupOffsetsRequest(group_id=name, topics=asked), 0, messages=Messages.EXACTLY)
+        both.expect_same(DeleteShareGroupOffsetsRequest(group_id=name, topics=asked), 0, messages=Messages.EXACTLY)
 
-    walker.offsets()
+    members.offsets()
     delete_offsets(topic)
     alter((topic, 0, 3), ("nowhere", 0, 0))
-    walker.look()
+    members.compare_group()
     for version in (0, 1):
-        walker.offsets(version=version)
-        walker.offsets(topic, "nowhere", partitions=(0, 1), version=version)
+        members.offsets(version=version)
+        members.offsets(topic, "nowhere", partitions=(0, 1), version=version)
     alter((topic, 5, 1))
     delete_offsets("nowhere", other)
-    walker.join("a", topic)
+    members.join("a", topic)
     alter((topic, 0, 1))
     delete_offsets(topic)
-    walker.fetch("a", topic)
-    walker.acknowledge("a", topic, (3, 9, [ACCEPT]))
-    walker.offsets()
-    walker.fetch("a", topic, epoch=-1)
-    walker.say("a", -1)
+    members.fetch("a", topic)
+    members.acknowledge("a", topic, (3, 9, [ACCEPT]))
+    members.offsets()
+    members.fetch("a", topic, epoch=-1)
+    members.send_heartbeat("a", -1)
     delete_offsets(topic)
-    walker.offsets()
+    members.offsets()
     delete_offsets(topic)
     delete_offsets(topic, name="")
     alter((topic, 0, 1), name="")
-    both.same(DeleteGroupsRequest(groups_names=[group, "nowhere"]), 2)
-    walker.offsets()
+    both.expect_same(DeleteGroupsRequest(groups_names=[group, "nowhere"]), 2)
+    members.offsets()
 
 
-def test_a_deleted_topic_is_forgotten(both: Both, walker: ShareWalker) -> None:
+def test_a_deleted_topic_is_forgotten(both: NodePair, members: ShareGroupMembers) -> None:
     topic, stays = new_topic(both), new_topic(both)
     both.produce(topic, batch(4))
-    walker.join("a", topic, stays)
-    walker.fetch("a", topic)
+    members.join("a", topic, stays)
+    members.fetch("a", topic)
     both.delete_topic(topic)
     # Kafka 4.3.1 fails for all partitions of a session of which one is gone; here the others are served.
     request = ShareFetchRequest(
-        group_id=walker.group, member_id="a", share_session_epoch=1, max_wait_ms=50, max_records=1, batch_size=1
+        group_id=members.group, member_id="a", share_session_epoch=1, max_wait_ms=50, max_records=1, batch_size=1
     )
     answers = both.ask(request, 2)
     assert (answers.kafka.error_code, answers.ottla.error_code) == (UnknownServerError.code, NONE)
     (told,) = answers.ottla.responses
     assert told.partitions[0].error_code == UnknownTopicOrPartition.code
-    walker.acknowledge("a", topic, (0, 3, [ACCEPT]))
-    walker.say("a", -1)
+    members.acknowledge("a", topic, (0, 3, [ACCEPT]))
+    members.send_heartbeat("a", -1)
     # Kafka 4.3.1 may never answer this, while it is about to forget the topic; and it is slow to recover.
-    (deleted,) = both.ottla.ask(DeleteGroupsRequest(groups_names=[walker.group]), 2).results
+    (deleted,) = both.ottla.ask(DeleteGroupsRequest(groups_names=[members.group]), 2).results
     assert not deleted.error_code
 
 
 # -- the requests that brokers send --
 
 
-def share_coordinator_ready(both: Both, topic: str) -> None:
+def share_coordinator_ready(both: NodePair, topic: str) -> None:
     """Wait until both nodes have their share coordinator: a member makes them want one."""
-    walker = ShareWalker(both, f"wants-states-{next(numbers)}")
-    configure(both, walker.group, share_assignment_interval_ms="0")
-    walker.join("a", topic)
-    walker.say("a", -1)
+    members = ShareGroupMembers(both, f"wants-states-{next(numbers)}")
+    configure(both, members.group, share_assignment_interval_ms="0")
+    members.join("a", topic)
+    members.send_heartbeat("a", -1)
 
 
 def initialize(side: Side, group: str, topic: str, number: int, epoch: int, start: int) -> Any:

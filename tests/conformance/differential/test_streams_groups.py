@@ -37,69 +37,69 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     TopicInfo,
     Topology,
 )
-from tests.conformance.differential.consumer_groups import configure, new_topic, told_in_order
+from tests.conformance.differential.consumer_groups import compare_member_order, configure, new_topic
 from tests.conformance.differential.groups import coordinators_ready
-from tests.conformance.differential.harness import Both
-from tests.conformance.differential.normal import Messages
-from tests.conformance.differential.streams_groups import NOTHING, StreamsWalker, word_count, written
+from tests.conformance.differential.harness import NodePair
+from tests.conformance.differential.normalization import Messages
+from tests.conformance.differential.streams_groups import NOTHING, StreamsGroupMembers, read_group_records, word_count
 
 numbers = count(1)
 TOPIC_RESOURCE = 2
 
 
 @pytest.fixture(autouse=True)
-def ready(both: Both) -> None:
+def ready(both: NodePair) -> None:
     coordinators_ready(both)
 
 
 @pytest.fixture
-def walker(both: Both) -> StreamsWalker:
+def members(both: NodePair) -> StreamsGroupMembers:
     group = f"streams-{next(numbers)}"
     configure(both, group, streams_assignment_interval_ms="0", streams_initial_rebalance_delay_ms="0")
-    return StreamsWalker(both, group)
+    return StreamsGroupMembers(both, group)
 
 
-def test_members_come_share_and_go(both: Both, walker: StreamsWalker) -> None:
-    topology = word_count(new_topic(both, partitions=4), walker.group)
-    walker.join("a", topology)
-    walker.look()
-    walker.until_ready("a")
-    walker.look()
-    walker.join("b", topology, rack_id="r1", client_tags=[KeyValue(key="zone", value="1")])
-    walker.look()
-    walker.beat("a")
-    walker.beat("b")
-    walker.look()
-    walker.settle()
-    walker.look()
-    walker.join("c", topology, process_id="a")
-    walker.settle()
-    walker.look()
-    assert sum(len(each) for owned in walker.owned.values() for each in owned["active"].values()) == 8
-    walker.say("b", -1)
-    walker.settle(3)
-    del walker.epochs["b"]
-    walker.settle()
-    walker.look()
-    walker.say("a", -1)
-    walker.say("c", -1)
-    walker.look()
-    walker.join("d", topology)
-    walker.look()
+def test_members_come_share_and_go(both: NodePair, members: StreamsGroupMembers) -> None:
+    topology = word_count(new_topic(both, partitions=4), members.group)
+    members.join("a", topology)
+    members.compare_group()
+    members.wait_until_ready("a")
+    members.compare_group()
+    members.join("b", topology, rack_id="r1", client_tags=[KeyValue(key="zone", value="1")])
+    members.compare_group()
+    members.heartbeat("a")
+    members.heartbeat("b")
+    members.compare_group()
+    members.settle()
+    members.compare_group()
+    members.join("c", topology, process_id="a")
+    members.settle()
+    members.compare_group()
+    assert sum(len(each) for owned in members.owned.values() for each in owned["active"].values()) == 8
+    members.send_heartbeat("b", -1)
+    members.settle(3)
+    del members.epochs["b"]
+    members.settle()
+    members.compare_group()
+    members.send_heartbeat("a", -1)
+    members.send_heartbeat("c", -1)
+    members.compare_group()
+    members.join("d", topology)
+    members.compare_group()
 
 
-def test_members_are_told_in_the_order_of_kafkas_table(both: Both, walker: StreamsWalker) -> None:
-    topology = word_count(new_topic(both), walker.group)
+def test_members_are_told_in_the_order_of_kafkas_table(both: NodePair, members: StreamsGroupMembers) -> None:
+    topology = word_count(new_topic(both), members.group)
     for number in range(6):
-        walker.join(f"member-{number}", topology)
-        walker.until_ready(f"member-{number}")
-    assert len(told_in_order(both, StreamsGroupDescribeRequest(group_ids=[walker.group]), 0)) == 6
+        members.join(f"member-{number}", topology)
+        members.wait_until_ready(f"member-{number}")
+    assert len(compare_member_order(both, StreamsGroupDescribeRequest(group_ids=[members.group]), 0)) == 6
 
 
-def test_internal_topics_are_made_as_the_topology_wants_them(both: Both, walker: StreamsWalker) -> None:
-    walker.join("a", word_count(new_topic(both, partitions=3), walker.group))
-    walker.until_ready("a")
-    names = [f"{walker.group}-words-repartition", f"{walker.group}-counts-changelog"]
+def test_internal_topics_are_made_as_the_topology_wants_them(both: NodePair, members: StreamsGroupMembers) -> None:
+    members.join("a", word_count(new_topic(both, partitions=3), members.group))
+    members.wait_until_ready("a")
+    names = [f"{members.group}-words-repartition", f"{members.group}-counts-changelog"]
     topics = [MetadataRequestTopic(name=name) for name in names]
     answers = both.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
     for side, answer in zip(both.sides, answers, strict=True):
@@ -108,60 +108,60 @@ def test_internal_topics_are_made_as_the_topology_wants_them(both: Both, walker:
         resource = DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=["cleanup.policy"]
         )
-        both.same(DescribeConfigsRequest(resources=[resource]), 4)
+        both.expect_same(DescribeConfigsRequest(resources=[resource]), 4)
 
 
-def test_standbys(both: Both, walker: StreamsWalker) -> None:
-    configure(both, walker.group, streams_num_standby_replicas="1")
-    topology = word_count(new_topic(both, partitions=4), walker.group)
-    walker.join("a", topology)
-    walker.until_ready("a")
+def test_standbys(both: NodePair, members: StreamsGroupMembers) -> None:
+    configure(both, members.group, streams_num_standby_replicas="1")
+    topology = word_count(new_topic(both, partitions=4), members.group)
+    members.join("a", topology)
+    members.wait_until_ready("a")
     for member in ("b", "c"):
-        walker.join(member, topology)
-        walker.settle()
-        walker.look()
-    standbys = [number for owned in walker.owned.values() for number in owned["standby"].get("1", ())]
+        members.join(member, topology)
+        members.settle()
+        members.compare_group()
+    standbys = [number for owned in members.owned.values() for number in owned["standby"].get("1", ())]
     assert sorted(standbys) == [0, 1, 2, 3]
 
 
-def test_what_is_malformed_is_refused_with_the_same_words(both: Both, walker: StreamsWalker) -> None:
+def test_what_is_malformed_is_refused_with_the_same_words(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both)
-    topology = word_count(topic, walker.group)
-    walker.say("", 0)
-    walker.say("a", -3)
-    walker.say("a", -2)
-    walker.say("a", 0)
-    walker.say("a", 0, rebalance_timeout_ms=1000)
-    walker.say("a", 0, rebalance_timeout_ms=1000, owned=NOTHING)
-    walker.join("a", topology, group_id="")
-    walker.join("a", topology, rack_id=" ")
-    walker.join("a", topology, instance_id="i")
-    walker.join("a", topology, instance_id="")
-    walker.join("a", topology, owned={**NOTHING, "active": {"0": [0]}})
-    walker.join("a", topology, owned={**NOTHING, "warmup": {"0": [0]}})
-    walker.join("a", topology, task_offsets=[TaskOffset(subtopology_id="0")])
-    walker.join("a", topology, task_end_offsets=[])
-    walker.say("a", 1)
-    walker.say("a", -1)
-    walker.say("a", 1, topology=topology)
-    walker.say("a", 1, owned={"active": {}})
-    walker.join("a", topology)
-    walker.until_ready("a")
-    walker.say("b", 1)
-    walker.say("b", -1)
-    walker.say("a", 99)
-    walker.say("a", 1)
-    walker.say("a", walker.epochs["a"], owned={**NOTHING, "active": {"7": [0]}})
-    walker.say("a", walker.epochs["a"], owned={**NOTHING, "active": {"0": [5]}})
-    walker.look()
+    topology = word_count(topic, members.group)
+    members.send_heartbeat("", 0)
+    members.send_heartbeat("a", -3)
+    members.send_heartbeat("a", -2)
+    members.send_heartbeat("a", 0)
+    members.send_heartbeat("a", 0, rebalance_timeout_ms=1000)
+    members.send_heartbeat("a", 0, rebalance_timeout_ms=1000, owned=NOTHING)
+    members.join("a", topology, group_id="")
+    members.join("a", topology, rack_id=" ")
+    members.join("a", topology, instance_id="i")
+    members.join("a", topology, instance_id="")
+    members.join("a", topology, owned={**NOTHING, "active": {"0": [0]}})
+    members.join("a", topology, owned={**NOTHING, "warmup": {"0": [0]}})
+    members.join("a", topology, task_offsets=[TaskOffset(subtopology_id="0")])
+    members.join("a", topology, task_end_offsets=[])
+    members.send_heartbeat("a", 1)
+    members.send_heartbeat("a", -1)
+    members.send_heartbeat("a", 1, topology=topology)
+    members.send_heartbeat("a", 1, owned={"active": {}})
+    members.join("a", topology)
+    members.wait_until_ready("a")
+    members.send_heartbeat("b", 1)
+    members.send_heartbeat("b", -1)
+    members.send_heartbeat("a", 99)
+    members.send_heartbeat("a", 1)
+    members.send_heartbeat("a", members.epochs["a"], owned={**NOTHING, "active": {"7": [0]}})
+    members.send_heartbeat("a", members.epochs["a"], owned={**NOTHING, "active": {"0": [5]}})
+    members.compare_group()
 
 
-def test_topologies_that_cannot_be(both: Both, walker: StreamsWalker) -> None:
+def test_topologies_that_cannot_be(both: NodePair, members: StreamsGroupMembers) -> None:
     topic, wide = new_topic(both), new_topic(both, partitions=3)
 
     def refused(*subtopologies: Subtopology, epoch: int = 0) -> None:
-        group = f"{walker.group}-{next(numbers)}"
-        StreamsWalker(both, group).join("a", Topology(epoch=epoch, subtopologies=list(subtopologies)))
+        group = f"{members.group}-{next(numbers)}"
+        StreamsGroupMembers(both, group).join("a", Topology(epoch=epoch, subtopologies=list(subtopologies)))
 
     one = Subtopology(subtopology_id="0", source_topics=[topic])
     refused(Subtopology(subtopology_id="0", source_topics=["__consumer_offsets", "__transaction_state"]))
@@ -196,18 +196,18 @@ def test_topologies_that_cannot_be(both: Both, walker: StreamsWalker) -> None:
     refused(Subtopology(subtopology_id="0", source_topics=[topic], state_changelog_topics=[TopicInfo(name=wide)]))
 
 
-def test_topics_that_cannot_be_made_are_told(both: Both, walker: StreamsWalker) -> None:
+def test_topics_that_cannot_be_made_are_told(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both)
-    bad = TopicInfo(name=f"{walker.group}-changelog", replication_factor=3)
+    bad = TopicInfo(name=f"{members.group}-changelog", replication_factor=3)
     topology = Topology(
         subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic], state_changelog_topics=[bad])]
     )
     # Kafka's first answer tells of the failure already if it is quick to fail.
-    request = walker.request("a", 0, **walker.new_member("a", topology))
+    request = members.request("a", 0, **members.new_member("a", topology))
     (epoch,) = {answer.member_epoch for answer in both.ask(request, 0)}
 
     def told() -> bool:
-        answers = both.ask(walker.request("a", epoch), 0)
+        answers = both.ask(members.request("a", epoch), 0)
         details = [answer.status[0].status_detail for answer in answers]
         assert all("Internal topics are missing" in detail for detail in details)
         return all("Creation failed: " in detail for detail in details)
@@ -215,64 +215,64 @@ def test_topics_that_cannot_be_made_are_told(both: Both, walker: StreamsWalker) 
     assert any(told() for _ in range(100))
 
 
-def test_older_and_other_topologies(both: Both, walker: StreamsWalker) -> None:
+def test_older_and_other_topologies(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both)
-    walker.join("a", word_count(topic, walker.group, epoch=2))
-    walker.until_ready("a")
-    walker.join("b", word_count(topic, walker.group, epoch=1))
-    walker.beat("b")
-    walker.join("c", word_count(topic, walker.group, epoch=3))
-    walker.join("d", word_count(topic, f"{walker.group}-other", epoch=2))
-    walker.look()
+    members.join("a", word_count(topic, members.group, epoch=2))
+    members.wait_until_ready("a")
+    members.join("b", word_count(topic, members.group, epoch=1))
+    members.heartbeat("b")
+    members.join("c", word_count(topic, members.group, epoch=3))
+    members.join("d", word_count(topic, f"{members.group}-other", epoch=2))
+    members.compare_group()
 
 
-def test_delays(both: Both) -> None:
-    walker = StreamsWalker(both, f"streams-{next(numbers)}")
+def test_delays(both: NodePair) -> None:
+    members = StreamsGroupMembers(both, f"streams-{next(numbers)}")
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[new_topic(both, partitions=2)])])
-    configure(both, walker.group, streams_initial_rebalance_delay_ms="600000")
-    walker.join("a", topology)
-    walker.join("b", topology)
-    walker.beat("a")
-    walker.look()
+    configure(both, members.group, streams_initial_rebalance_delay_ms="600000")
+    members.join("a", topology)
+    members.join("b", topology)
+    members.heartbeat("a")
+    members.compare_group()
 
 
-def test_a_wish_to_stop_and_endpoints(both: Both, walker: StreamsWalker) -> None:
+def test_a_wish_to_stop_and_endpoints(both: NodePair, members: StreamsGroupMembers) -> None:
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[new_topic(both, partitions=4)])])
-    walker.join("a", topology, user_endpoint=Endpoint(host="a", port=1))
-    walker.beat("a", endpoint_information_epoch=1)
-    walker.join("b", topology, user_endpoint=Endpoint(host="b", port=2))
+    members.join("a", topology, user_endpoint=Endpoint(host="a", port=1))
+    members.heartbeat("a", endpoint_information_epoch=1)
+    members.join("b", topology, user_endpoint=Endpoint(host="b", port=2))
     for _ in range(4):
-        walker.confirm("a", endpoint_information_epoch=2)
-        walker.confirm("b", endpoint_information_epoch=2)
-    walker.look()
-    walker.beat("a", shutdown_application=True, endpoint_information_epoch=3)
-    walker.beat("b")
-    walker.say("b", -1, shutdown_application=True)
-    walker.beat("a")
-    walker.look()
+        members.confirm("a", endpoint_information_epoch=2)
+        members.confirm("b", endpoint_information_epoch=2)
+    members.compare_group()
+    members.heartbeat("a", shutdown_application=True, endpoint_information_epoch=3)
+    members.heartbeat("b")
+    members.send_heartbeat("b", -1, shutdown_application=True)
+    members.heartbeat("a")
+    members.compare_group()
 
 
-def test_offsets(both: Both, walker: StreamsWalker) -> None:
+def test_offsets(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both, partitions=2)
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])])
-    walker.join("a", topology)
-    walker.settle()
-    first = walker.epochs["a"]
+    members.join("a", topology)
+    members.settle()
+    first = members.epochs["a"]
 
     def commit(member: str, epoch: int, name: str = topic, version: int = 9) -> None:
         partitions = [OffsetCommitRequestPartition(partition_index=number, committed_offset=5) for number in (0, 1)]
         request = OffsetCommitRequest(
-            group_id=walker.group,
+            group_id=members.group,
             member_id=member,
             generation_id_or_member_epoch=epoch,
             topics=[OffsetCommitRequestTopic(name=name, partitions=partitions)],
         )
-        both.same(request, version)
+        both.expect_same(request, version)
 
     def fetch(member: str | None, epoch: int) -> None:
         wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1])]
-        group = OffsetFetchRequestGroup(group_id=walker.group, member_id=member, member_epoch=epoch, topics=wanted)
-        both.same(OffsetFetchRequest(groups=[group]), 9)
+        group = OffsetFetchRequestGroup(group_id=members.group, member_id=member, member_epoch=epoch, topics=wanted)
+        both.expect_same(OffsetFetchRequest(groups=[group]), 9)
 
     for epoch in (first, first - 1, first + 1, -1):
         commit("a", epoch)
@@ -281,98 +281,100 @@ def test_offsets(both: Both, walker: StreamsWalker) -> None:
     commit("x", first)
     commit("", -1)
     fetch(None, -1)
-    walker.join("b", topology)
-    walker.settle()
+    members.join("b", topology)
+    members.settle()
     commit("a", first)
     commit("b", first)
     commit("a", first, new_topic(both, partitions=2))
     delete = OffsetDeleteRequest(
-        group_id=walker.group,
+        group_id=members.group,
         topics=[OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])],
     )
-    both.same(delete, 0)
-    both.same(DeleteGroupsRequest(groups_names=[walker.group]), 2)
-    walker.say("a", -1)
-    walker.say("b", -1)
+    both.expect_same(delete, 0)
+    both.expect_same(DeleteGroupsRequest(groups_names=[members.group]), 2)
+    members.send_heartbeat("a", -1)
+    members.send_heartbeat("b", -1)
     commit("", -1)
-    both.same(delete, 0)
-    walker.look()
-    both.same(DeleteGroupsRequest(groups_names=[walker.group]), 2)
+    both.expect_same(delete, 0)
+    members.compare_group()
+    both.expect_same(DeleteGroupsRequest(groups_names=[members.group]), 2)
     fetch(None, -1)
 
 
-def test_what_is_written(both: Both, walker: StreamsWalker) -> None:
-    topology = word_count(new_topic(both, partitions=3), walker.group)
-    configure(both, walker.group, streams_num_standby_replicas="1")
+def test_what_is_written(both: NodePair, members: StreamsGroupMembers) -> None:
+    topology = word_count(new_topic(both, partitions=3), members.group)
+    configure(both, members.group, streams_num_standby_replicas="1")
     tags = [KeyValue(key="zone", value="1"), KeyValue(key="cluster", value="x")]
-    walker.join("a", topology, rack_id="r", user_endpoint=Endpoint(host="a", port=1), client_tags=tags)
-    walker.until_ready("a")
-    walker.confirm("a", endpoint_information_epoch=1)
-    walker.join("b", topology)
-    walker.settle()
-    walker.say("a", -1)
-    del walker.epochs["a"]
-    walker.settle()
-    walker.say("b", -1)
-    both.same(DeleteGroupsRequest(groups_names=[walker.group]), 2)
-    kafka, ottla = written(both, walker.group)
+    members.join("a", topology, rack_id="r", user_endpoint=Endpoint(host="a", port=1), client_tags=tags)
+    members.wait_until_ready("a")
+    members.confirm("a", endpoint_information_epoch=1)
+    members.join("b", topology)
+    members.settle()
+    members.send_heartbeat("a", -1)
+    del members.epochs["a"]
+    members.settle()
+    members.send_heartbeat("b", -1)
+    both.expect_same(DeleteGroupsRequest(groups_names=[members.group]), 2)
+    kafka, ottla = read_group_records(both, members.group)
     assert ottla == kafka
     assert len({kind for kind, *_ in ottla}) == 6
 
 
-def test_other_protocols_and_missing_groups(both: Both, walker: StreamsWalker) -> None:
+def test_other_protocols_and_missing_groups(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both)
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])])
     consumer = ConsumerGroupHeartbeatRequest(
-        group_id=walker.group,
+        group_id=members.group,
         member_id="c",
         rebalance_timeout_ms=1000,
         subscribed_topic_names=[topic],
         topic_partitions=[],
     )
     classic = JoinGroupRequest(
-        group_id=walker.group,
+        group_id=members.group,
         session_timeout_ms=10_000,
         rebalance_timeout_ms=10_000,
         member_id="",
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
-    both.same(StreamsGroupDescribeRequest(group_ids=["nowhere", "", walker.group]), 0, messages=Messages.EXACTLY)
-    walker.join("a", topology)
-    both.same(consumer, 1, messages=Messages.EXACTLY)
-    both.same(classic, 9)
-    both.same(HeartbeatRequest(group_id=walker.group, generation_id=1, member_id="a"), 4)
-    walker.say("a", -1)
-    both.same(consumer, 1, messages=Messages.EXACTLY)
-    other = f"{walker.group}-consumer"
+    both.expect_same(
+        StreamsGroupDescribeRequest(group_ids=["nowhere", "", members.group]), 0, messages=Messages.EXACTLY
+    )
+    members.join("a", topology)
+    both.expect_same(consumer, 1, messages=Messages.EXACTLY)
+    both.expect_same(classic, 9)
+    both.expect_same(HeartbeatRequest(group_id=members.group, generation_id=1, member_id="a"), 4)
+    members.send_heartbeat("a", -1)
+    both.expect_same(consumer, 1, messages=Messages.EXACTLY)
+    other = f"{members.group}-consumer"
     consumer.group_id = other
     both.ask(consumer, 1)
-    StreamsWalker(both, other).join("a", topology)
-    StreamsWalker(both, other).say("c", -1)
-    both.same(StreamsGroupDescribeRequest(group_ids=[other]), 0, messages=Messages.EXACTLY)
+    StreamsGroupMembers(both, other).join("a", topology)
+    StreamsGroupMembers(both, other).send_heartbeat("c", -1)
+    both.expect_same(StreamsGroupDescribeRequest(group_ids=[other]), 0, messages=Messages.EXACTLY)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_lives_are_the_same(both: Both, walker: StreamsWalker, seed: int) -> None:
+def test_random_lives_are_the_same(both: NodePair, members: StreamsGroupMembers, seed: int) -> None:
     source = random.Random(seed)
-    topology = word_count(new_topic(both, partitions=source.randint(1, 6)), walker.group)
-    walker.join("first", topology)
-    walker.until_ready("first")
+    topology = word_count(new_topic(both, partitions=source.randint(1, 6)), members.group)
+    members.join("first", topology)
+    members.wait_until_ready("first")
     made = count(1)
     for _ in range(40):
         choice = source.random()
-        alive: list[Any] = [member for member, epoch in walker.epochs.items() if epoch > 0]
+        alive: list[Any] = [member for member, epoch in members.epochs.items() if epoch > 0]
         if choice < 0.25 and len(alive) < 6:
-            walker.join(f"m{next(made)}", topology, process_id=f"p{source.randrange(3)}")
+            members.join(f"m{next(made)}", topology, process_id=f"p{source.randrange(3)}")
         elif choice < 0.35 and len(alive) > 1:
             member = source.choice(alive)
-            walker.say(member, -1)
-            del walker.epochs[member], walker.owned[member]
+            members.send_heartbeat(member, -1)
+            del members.epochs[member], members.owned[member]
         elif choice < 0.42:
-            configure(both, walker.group, streams_num_standby_replicas=str(source.randrange(3)))
+            configure(both, members.group, streams_num_standby_replicas=str(source.randrange(3)))
         elif alive:
             member = source.choice(alive)
-            (walker.confirm if source.random() < 0.8 else walker.beat)(member)
-    walker.settle()
-    walker.look()
+            (members.confirm if source.random() < 0.8 else members.heartbeat)(member)
+    members.settle()
+    members.compare_group()

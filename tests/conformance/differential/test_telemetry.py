@@ -14,7 +14,7 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
 )
 from ottla.protocol.messages.rpc.push_telemetry import PushTelemetryRequest
 from ottla.protocol.wire.compression import Compression, compress
-from tests.conformance.differential.harness import Answers, Both
+from tests.conformance.differential.harness import Answers, NodePair
 from tests.unit.broker.telemetry.payloads import gauge, payload, point
 
 CLIENT_METRICS = 16
@@ -23,27 +23,29 @@ numbers = count(1)
 PUSH = payload(gauge("org.apache.kafka.producer.rate", point(1.5)))
 
 
-def subscribe(both: Both, name: str, **settings: str) -> None:
+def subscribe(both: NodePair, name: str, **settings: str) -> None:
     configs = [AlterableConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()]
     resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
-    assert not both.same(IncrementalAlterConfigsRequest(resources=[resource]), 1).ottla.responses[0].error_code
+    assert not both.expect_same(IncrementalAlterConfigsRequest(resources=[resource]), 1).ottla.responses[0].error_code
 
 
-def unsubscribe(both: Both, name: str, *settings: str) -> None:
+def unsubscribe(both: NodePair, name: str, *settings: str) -> None:
     configs = [AlterableConfig(name=each.replace("_", "."), config_operation=DELETE) for each in settings]
     resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
-    both.same(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+    both.expect_same(IncrementalAlterConfigsRequest(resources=[resource]), 1)
 
 
 class Client:
     """One client instance, with its own connection and the same id on both sides."""
 
-    def __init__(self, both: Both) -> None:
+    def __init__(self, both: NodePair) -> None:
         self.both = both
         self.id = (1000 + next(numbers)).to_bytes(16, "big")
 
     def ask(self, client_id: str = "differential") -> Answers:
-        return self.both.same(GetTelemetrySubscriptionsRequest(client_instance_id=self.id), 0, client_id=client_id)
+        return self.both.expect_same(
+            GetTelemetrySubscriptionsRequest(client_instance_id=self.id), 0, client_id=client_id
+        )
 
     def asked_for(self, *metrics: str, client_id: str = "differential") -> Answers:
         """Ask until both have noticed what was subscribed; each question is of another instance."""
@@ -64,11 +66,11 @@ class Client:
             metrics=data,
             terminating=terminating,
         )
-        return int(self.both.same(request, 0).ottla.error_code)
+        return int(self.both.expect_same(request, 0).ottla.error_code)
 
 
 @pytest.fixture
-def client(both: Both) -> Iterator[Client]:
+def client(both: NodePair) -> Iterator[Client]:
     both.reconnect()
     made = Client(both)
     yield made
@@ -77,14 +79,14 @@ def client(both: Both) -> Iterator[Client]:
     made.asked_for()
 
 
-def test_nobody_wants_anything(both: Both, client: Client) -> None:
+def test_nobody_wants_anything(both: NodePair, client: Client) -> None:
     client.asked_for()
     client.ask()  # too early, both say
-    both.same(PushTelemetryRequest(), 0)
-    both.same(PushTelemetryRequest(client_instance_id=(1).to_bytes(16, "big")), 0)
+    both.expect_same(PushTelemetryRequest(), 0)
+    both.expect_same(PushTelemetryRequest(client_instance_id=(1).to_bytes(16, "big")), 0)
 
 
-def test_what_is_wanted_depends_on_the_client(both: Both, client: Client) -> None:
+def test_what_is_wanted_depends_on_the_client(both: NodePair, client: Client) -> None:
     subscribe(both, "mine", metrics="org.apache.kafka.producer", interval_ms="1000", match="client_id=telemetry-.*")
     found = client.asked_for("org.apache.kafka.producer", client_id="telemetry-1")
     assert not both.differences(found, 0)
@@ -93,7 +95,7 @@ def test_what_is_wanted_depends_on_the_client(both: Both, client: Client) -> Non
     client.asked_for(client_id="telemetry-1")
 
 
-def test_pushes_are_taken_and_refused_alike(both: Both, client: Client) -> None:
+def test_pushes_are_taken_and_refused_alike(both: NodePair, client: Client) -> None:
     subscribe(both, "all", metrics="*", interval_ms="300")
     answers = client.asked_for("*")
     assert not both.differences(answers, 0)

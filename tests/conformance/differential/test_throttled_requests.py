@@ -35,7 +35,7 @@ from ottla.protocol.messages.rpc.write_txn_markers import WriteTxnMarkersRequest
 from ottla.protocol.wire.codec import encode
 from tests.conformance.differential.harness import (
     Answers,
-    Both,
+    NodePair,
     Side,
     both_running,
     decode_response,
@@ -60,13 +60,13 @@ LISTED = ListPartitionReassignmentsRequest(topics=None)
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     with both_running(tmp_path_factory.mktemp("throttled"), SETTINGS) as nodes:
         yield nodes
 
 
 @pytest.fixture
-def strict(nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
+def strict(nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
     both, node = nodes
     before = node.log_path.stat().st_size
     yield both
@@ -76,7 +76,7 @@ def strict(nodes: tuple[Both, OttlaNode]) -> Iterator[Both]:
 
 
 @pytest.fixture
-def slow(strict: Both) -> Iterator[Both]:
+def slow(strict: NodePair) -> Iterator[NodePair]:
     """Clients named as the harness and as inner requests are may take no time at all."""
     slowed = [(SLOW, "request_percentage", 0.0001), (INNER, "request_percentage", 0.0001)]
     set_quotas(strict, *slowed)
@@ -101,8 +101,8 @@ def is_muted_after(side: Side, request: Any, version: int, listener: str) -> boo
     return time.monotonic() - before > 0.5 * WINDOW_MS / 1000
 
 
-def are_muted_after(both: Both, request: Any, version: int, listener: str) -> list[bool]:
-    with both.elsewhere() as other:
+def are_muted_after(both: NodePair, request: Any, version: int, listener: str) -> list[bool]:
+    with both.other_connections() as other:
         return [is_muted_after(side, request, version, listener) for side in other.sides]
 
 
@@ -138,24 +138,24 @@ ANY_CLIENT: list[tuple[str, Any, int, bool]] = [
     ids=[f"{type(request).__name__}-v{version}-{number}" for number, (_, request, version, _) in enumerate(ANY_CLIENT)],
 )
 def test_a_request_counts_unless_it_is_exempt(
-    slow: Both, listener: str, request_: Any, version: int, is_muted: bool
+    slow: NodePair, listener: str, request_: Any, version: int, is_muted: bool
 ) -> None:
     assert are_muted_after(slow, request_, version, listener) == [is_muted] * 2
 
 
-def slow_down(both: Both, client: str, **more: float) -> None:
+def slow_down(both: NodePair, client: str, **more: float) -> None:
     """Let a client take no time at all."""
     entity: Entity = {"client-id": client}
     for key, value in {"request_percentage": 0.0001, **more}.items():
         set_quotas(both, (entity, key, value))
 
 
-def release(both: Both, client: str, *keys: str) -> None:
+def release(both: NodePair, client: str, *keys: str) -> None:
     for key in keys:
         set_quotas(both, ({"client-id": client}, key, None))
 
 
-def test_a_consumer_that_took_too_much_time_gets_no_records_and_is_not_charged_for_them(strict: Both) -> None:
+def test_a_consumer_that_took_too_much_time_gets_no_records_and_is_not_charged_for_them(strict: NodePair) -> None:
     topic = strict.new_topic()
     strict.produce(topic, batch(value=bytes(12_000)))
     # Two such answers are more than the windows hold, and would take longer than a window.
@@ -173,7 +173,7 @@ def test_a_consumer_that_took_too_much_time_gets_no_records_and_is_not_charged_f
         release(strict, "eater", "request_percentage", "consumer_byte_rate")
 
 
-def test_the_longer_throttle_time_counts(strict: Both) -> None:
+def test_the_longer_throttle_time_counts(strict: NodePair) -> None:
     topic = strict.new_topic()
     strict.produce(topic, batch(value=bytes(60_000)))
     slow_down(strict, "hungry", consumer_byte_rate=2000.0)
@@ -187,26 +187,26 @@ def test_the_longer_throttle_time_counts(strict: Both) -> None:
         release(strict, "hungry", "request_percentage", "consumer_byte_rate")
 
 
-def test_a_consumer_does_not_wait_for_more_than_its_quota_lets_it_have(strict: Both) -> None:
+def test_a_consumer_does_not_wait_for_more_than_its_quota_lets_it_have(strict: NodePair) -> None:
     topic = strict.new_topic()
     for _ in range(3):
         strict.produce(topic, batch(value=bytes(90_000)))
     set_quotas(strict, ({"client-id": "greedy"}, "consumer_byte_rate", 20_000.0))
     try:
-        with strict.elsewhere() as other:
+        with strict.other_connections() as other:
             for side in other.sides:
                 request = fetch(12, Part(topic), min_bytes=250_000, max_wait_ms=8_000)(side)
                 before = time.monotonic()
                 side.send(frame_of(request, 12, 6, "greedy"), BROKER)
-                side.must_answer(side.receive(BROKER, 15.0))
+                side.require_answer(side.receive(BROKER, 15.0))
                 assert time.monotonic() - before < 4, side
     finally:
         release(strict, "greedy", "consumer_byte_rate")
 
 
-def test_a_throttled_fetch_leaves_its_session_as_it_was(strict: Both) -> None:
+def test_a_throttled_fetch_leaves_its_session_as_it_was(strict: NodePair) -> None:
     topic = strict.new_topic()
-    with strict.elsewhere() as other:
+    with strict.other_connections() as other:
 
         def again(*parts: Part, **how: Any) -> Answers:
             other.reconnect()  # the connections before are muted
@@ -234,17 +234,17 @@ def test_a_throttled_fetch_leaves_its_session_as_it_was(strict: Both) -> None:
 
 
 @pytest.mark.parametrize("epoch", [-1, 1, 5])
-def test_the_error_of_a_fetch_session_is_left_out_of_a_throttled_answer(slow: Both, epoch: int) -> None:
+def test_the_error_of_a_fetch_session_is_left_out_of_a_throttled_answer(slow: NodePair, epoch: int) -> None:
     answers = asked(slow, FetchRequest(session_id=987_654, session_epoch=epoch, max_wait_ms=0), 12, "differential")
     assert throttled(answers) == [WINDOW_MS] * 2
     assert [(each.error_code, each.session_id, each.responses) for each in answers] == [(0, 0, [])] * 2
 
 
-def test_a_produce_without_acks_takes_no_time_of_its_client(strict: Both) -> None:
+def test_a_produce_without_acks_takes_no_time_of_its_client(strict: NodePair) -> None:
     topic = strict.new_topic()
     slow_down(strict, "hasty")
     try:
-        with strict.elsewhere() as other:
+        with strict.other_connections() as other:
             for side in other.sides:
                 side.send(frame_of(produce_request(topic, batch(), acks=0), 9, 5, "hasty"), BROKER)
                 before = time.monotonic()
@@ -254,16 +254,16 @@ def test_a_produce_without_acks_takes_no_time_of_its_client(strict: Both) -> Non
         release(strict, "hasty", "request_percentage")
 
 
-def test_a_forwarded_request_is_charged_to_its_client_and_mutes_the_clients_broker_not(slow: Both) -> None:
+def test_a_forwarded_request_is_charged_to_its_client_and_mutes_the_clients_broker_not(slow: NodePair) -> None:
     set_quotas(slow, (SLOW, "request_percentage", None))
-    with slow.elsewhere() as other:
+    with slow.other_connections() as other:
         for answer in other.ask(enclosed(LISTED, 0), 0, listener=CONTROLLER):
             _, inner = decode_response(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, answer.response_data)
             assert inner.throttle_time_ms == WINDOW_MS
     assert are_muted_after(slow, enclosed(LISTED, 0), 0, CONTROLLER) == [False, False]
 
 
-def test_a_refused_cluster_action_counts_even_if_it_was_forwarded(slow: Both) -> None:
+def test_a_refused_cluster_action_counts_even_if_it_was_forwarded(slow: NodePair) -> None:
     """The client of the envelope has no quota: what mutes its connection is the request inside."""
     with rules(slow, Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL)):
         set_quotas(slow, (SLOW, "request_percentage", None))
@@ -276,13 +276,13 @@ def test_a_refused_cluster_action_counts_even_if_it_was_forwarded(slow: Both) ->
             assert are_muted_after(slow, refused, 0, CONTROLLER) == [True, True], request
 
 
-def test_a_refused_request_of_a_node_counts(slow: Both) -> None:
+def test_a_refused_request_of_a_node_counts(slow: NodePair) -> None:
     given = (
         Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL),
         Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION, DENY, ME),
     )
-    with slow.elsewhere() as other:
-        other.same(CreateAclsRequest(creations=[creation(each) for each in given]), 3)
+    with slow.other_connections() as other:
+        other.expect_same(CreateAclsRequest(creations=[creation(each) for each in given]), 3)
         wait_for_rules(other, 2)
     try:
         for request, version in (
@@ -293,6 +293,6 @@ def test_a_refused_request_of_a_node_counts(slow: Both) -> None:
             assert are_muted_after(slow, request, version, CONTROLLER) == [True, True], request
     finally:
         # The brokers may forward nothing now: the controllers are asked themselves.
-        with slow.elsewhere() as other:
+        with slow.other_connections() as other:
             other.ask(DeleteAclsRequest(filters=[removal(each) for each in given]), 3, listener=CONTROLLER)
             wait_for_rules(other, 0)

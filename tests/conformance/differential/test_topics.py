@@ -13,8 +13,8 @@ from ottla.protocol.messages.rpc.create_topics import (
 )
 from ottla.protocol.messages.rpc.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
-from tests.conformance.differential.harness import Answers, Both, Side
-from tests.conformance.differential.normal import Messages
+from tests.conformance.differential.harness import Answers, NodePair, Side
+from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import NO_TOPIC_ID, UNKNOWN_ID
 
 METADATA_VERSIONS = range(14)
@@ -28,13 +28,13 @@ def named(*names: str | None) -> list[MetadataRequestTopic]:
 
 
 @pytest.mark.parametrize("version", METADATA_VERSIONS)
-def test_metadata_of_topics(both: Both, version: int) -> None:
+def test_metadata_of_topics(both: NodePair, version: int) -> None:
     topic, other = both.new_topic(partitions=3), both.new_topic()
-    both.same(MetadataRequest(topics=named(topic)), version)
-    both.same(MetadataRequest(topics=named(topic, other, topic, "nowhere")), version)
-    both.same(MetadataRequest(topics=named(*BAD_NAMES), allow_auto_topic_creation=version % 2 > 0), version)
-    both.same(MetadataRequest(topics=named("__consumer_offsets")), version)
-    both.same(
+    both.expect_same(MetadataRequest(topics=named(topic)), version)
+    both.expect_same(MetadataRequest(topics=named(topic, other, topic, "nowhere")), version)
+    both.expect_same(MetadataRequest(topics=named(*BAD_NAMES), allow_auto_topic_creation=version % 2 > 0), version)
+    both.expect_same(MetadataRequest(topics=named("__consumer_offsets")), version)
+    both.expect_same(
         MetadataRequest(
             topics=named(topic), include_cluster_authorized_operations=True, include_topic_authorized_operations=True
         ),
@@ -43,7 +43,7 @@ def test_metadata_of_topics(both: Both, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", METADATA_VERSIONS)
-def test_metadata_of_all_and_of_none(both: Both, version: int) -> None:
+def test_metadata_of_all_and_of_none(both: NodePair, version: int) -> None:
     both.new_topic(partitions=2)
     answers = both.ask(MetadataRequest(topics=[] if version == 0 else None), version)
     # Other tests make topics that one of the two refuses.
@@ -51,11 +51,11 @@ def test_metadata_of_all_and_of_none(both: Both, version: int) -> None:
     for answer in answers:
         answer.topics = [topic for topic in answer.topics if topic.name in names[0] & names[1]]
     assert both.differences(answers, version) == []
-    both.same(MetadataRequest(topics=[]), version) if version else None
+    both.expect_same(MetadataRequest(topics=[]), version) if version else None
 
 
 @pytest.mark.parametrize("version", range(10, 14))
-def test_metadata_by_id(both: Both, version: int) -> None:
+def test_metadata_by_id(both: NodePair, version: int) -> None:
     topic = both.new_topic()
 
     def of(*ids: Callable[[Side], bytes], name: str | None = None) -> Callable[[Side], MetadataRequest]:
@@ -63,16 +63,16 @@ def test_metadata_by_id(both: Both, version: int) -> None:
             topics=[MetadataRequestTopic(topic_id=each(side), name=name) for each in ids]
         )
 
-    both.same(of(lambda side: side.id_of(topic)), version)
-    both.same(of(lambda side: UNKNOWN_ID), version)
-    both.same(of(lambda side: side.id_of(topic), lambda side: UNKNOWN_ID), version)
-    both.same(of(lambda side: NO_TOPIC_ID), version)
-    both.same(of(lambda side: side.id_of(topic), name=topic), version)
-    both.same(of(lambda side: side.id_of(topic), name="nowhere"), version)
-    both.same(of(lambda side: UNKNOWN_ID, name=topic), version)
+    both.expect_same(of(lambda side: side.id_of(topic)), version)
+    both.expect_same(of(lambda side: UNKNOWN_ID), version)
+    both.expect_same(of(lambda side: side.id_of(topic), lambda side: UNKNOWN_ID), version)
+    both.expect_same(of(lambda side: NO_TOPIC_ID), version)
+    both.expect_same(of(lambda side: side.id_of(topic), name=topic), version)
+    both.expect_same(of(lambda side: side.id_of(topic), name="nowhere"), version)
+    both.expect_same(of(lambda side: UNKNOWN_ID, name=topic), version)
 
 
-def learn(both: Both, answers: Answers) -> None:
+def learn(both: NodePair, answers: Answers) -> None:
     for side, answer in zip(both.sides, answers, strict=True):
         if not isinstance(answer, str):
             for topic in answer.topics:
@@ -80,7 +80,7 @@ def learn(both: Both, answers: Answers) -> None:
                     side.learn(topic.name, topic.topic_id)
 
 
-def create(both: Both, version: int, *topics: CreatableTopic, validate_only: bool = False) -> Answers:
+def create(both: NodePair, version: int, *topics: CreatableTopic, validate_only: bool = False) -> Answers:
     """Ask both to make topics; what they were given must be equal, ids aside."""
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=10_000, validate_only=validate_only)
     answers = both.ask(request, version)
@@ -142,18 +142,18 @@ CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
 
 
 @pytest.mark.parametrize("name", CREATED)
-def test_topics_are_made_or_refused_alike(both: Both, name: str) -> None:
+def test_topics_are_made_or_refused_alike(both: NodePair, name: str) -> None:
     for version in CREATE_VERSIONS:
         topics = CREATED[name](f"made-{name.replace(' ', '-')}-{version}")
         create(both, version, *topics, validate_only=True)
         create(both, version, *topics)
         create(both, version, *topics)
         names = [each.name for each in topics]
-        both.soon_same(MetadataRequest(topics=named(*names), allow_auto_topic_creation=False), 9)
+        both.expect_same_soon(MetadataRequest(topics=named(*names), allow_auto_topic_creation=False), 9)
 
 
 @pytest.mark.parametrize("version", CREATE_VERSIONS)
-def test_names_that_may_not_be(both: Both, version: int) -> None:
+def test_names_that_may_not_be(both: NodePair, version: int) -> None:
     for number, name in enumerate(BAD_NAMES):
         own = name if number < 6 or "\0" in name else f"{name[:-2]}{version:02d}" if len(name) == 249 else name
         create(both, version, topic(own))
@@ -170,14 +170,14 @@ def by_name(version: int, *names: str | None) -> DeleteTopicsRequest:
 
 
 @pytest.mark.parametrize("version", DELETE_VERSIONS)
-def test_topics_are_deleted_alike(both: Both, version: int) -> None:
+def test_topics_are_deleted_alike(both: NodePair, version: int) -> None:
     first, second, third = (both.new_topic() for _ in range(3))
     for names in ((first,), (first,), ("nowhere", second), (second, third, third), (), ("",), ("a b",)):
-        both.same(by_name(version, *names), version, messages=Messages.LOOSELY)
-    both.soon_same(MetadataRequest(topics=named(first, second, third), allow_auto_topic_creation=False), 9)
+        both.expect_same(by_name(version, *names), version, messages=Messages.LOOSELY)
+    both.expect_same_soon(MetadataRequest(topics=named(first, second, third), allow_auto_topic_creation=False), 9)
 
 
-def test_topics_are_deleted_by_id(both: Both) -> None:
+def test_topics_are_deleted_by_id(both: NodePair) -> None:
     first, second, third = (both.new_topic() for _ in range(3))
 
     def of(*states: tuple[str | None, str | bytes]) -> Callable[[Side], DeleteTopicsRequest]:
@@ -197,13 +197,13 @@ def test_topics_are_deleted_by_id(both: Both) -> None:
         [(third, third)],
         [("nowhere", NO_TOPIC_ID), (None, NO_TOPIC_ID)],
     ):
-        both.same(of(*states), 6, messages=Messages.LOOSELY)
-    both.soon_same(MetadataRequest(topics=named(first, second, third), allow_auto_topic_creation=False), 9)
+        both.expect_same(of(*states), 6, messages=Messages.LOOSELY)
+    both.expect_same_soon(MetadataRequest(topics=named(first, second, third), allow_auto_topic_creation=False), 9)
 
 
-def test_a_topic_by_name_and_by_id_at_once(both: Both) -> None:
+def test_a_topic_by_name_and_by_id_at_once(both: NodePair) -> None:
     name = both.new_topic()
-    both.same(
+    both.expect_same(
         lambda side: DeleteTopicsRequest(
             topics=[DeleteTopicState(name=name), DeleteTopicState(name=None, topic_id=side.id_of(name))]
         ),
@@ -212,7 +212,7 @@ def test_a_topic_by_name_and_by_id_at_once(both: Both) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_lives_of_topics(both: Both, seed: int) -> None:
+def test_random_lives_of_topics(both: NodePair, seed: int) -> None:
     random = Random(seed)
     names = [f"life-{seed}-{number}" for number in range(4)]
     for _ in range(30):
@@ -225,6 +225,6 @@ def test_random_lives_of_topics(both: Both, seed: int) -> None:
             create(both, random.choice(CREATE_VERSIONS), *made, validate_only=random.random() < 0.2)
         else:
             version = random.choice(DELETE_VERSIONS)
-            both.same(by_name(version, *chosen), version, messages=Messages.LOOSELY, ignoring=("topic_id",))
+            both.expect_same(by_name(version, *chosen), version, messages=Messages.LOOSELY, ignoring=("topic_id",))
         asked = MetadataRequest(topics=named(*names), allow_auto_topic_creation=False)
-        both.soon_same(asked, random.randrange(4, 10))
+        both.expect_same_soon(asked, random.randrange(4, 10))

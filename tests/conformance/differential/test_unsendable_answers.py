@@ -11,7 +11,7 @@ from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, Both, both_running, decode_response, frame_of
+from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, both_running, decode_response, frame_of
 from tests.conformance.differential.requests import batch, produce
 from tests.support.ottla_node import OttlaNode
 
@@ -19,25 +19,25 @@ BROKER = 4
 
 
 @pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Both, OttlaNode]]:
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     """Both nodes with one worker."""
     folder: Path = tmp_path_factory.mktemp("narrow")
     with both_running(folder, {"num.io.threads": "1"}) as nodes:
         yield nodes
 
 
-def test_a_text_that_is_too_long_for_its_field(narrow: tuple[Both, OttlaNode]) -> None:
+def test_a_text_that_is_too_long_for_its_field(narrow: tuple[NodePair, OttlaNode]) -> None:
     """Up to v3 a text has 32,767 bytes at most; the complaint about a broker's name that is nearly as long has more."""
     both, node = narrow
     since = node.log_path.stat().st_size
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name="x" * 32_760, configuration_keys=None)
-    answers = both.same(DescribeConfigsRequest(resources=[resource]), 1, timeout_s=5)
+    answers = both.expect_same(DescribeConfigsRequest(resources=[resource]), 1, timeout_s=5)
     assert answers.ottla.results[0].error_code == UnknownServerError.code
-    both.same(ApiVersionsRequest(), 0, ignoring=["api_keys"])
+    both.expect_same(ApiVersionsRequest(), 0, ignoring=["api_keys"])
     assert "DescribeConfigs v1 has no answer that can be sent" in node.logged_errors(since)
 
 
-def test_what_is_pipelined_behind_a_waiting_fetch_is_answered_by_one_worker(narrow: tuple[Both, OttlaNode]) -> None:
+def test_what_is_pipelined_behind_a_waiting_fetch_is_answered_by_one_worker(narrow: tuple[NodePair, OttlaNode]) -> None:
     both, node = narrow
     since = node.log_path.stat().st_size
     topic = both.new_topic()
@@ -49,13 +49,13 @@ def test_what_is_pipelined_behind_a_waiting_fetch_is_answered_by_one_worker(narr
         side.send(frame_of(request, 11, 70_001, "c"), "PLAINTEXT")
         side.send(frame_of(ApiVersionsRequest(), 0, 70_002, "c"), "PLAINTEXT")
     time.sleep(0.3)
-    with both.elsewhere() as other:
-        other.same(produce(9, (topic, 0, batch())), 9)
+    with both.other_connections() as other:
+        other.expect_same(produce(9, (topic, 0, batch())), 9)
     for side in both.sides:
-        fetched = side.must_answer(side.receive("PLAINTEXT", ANSWER_TIMEOUT_S))
+        fetched = side.require_answer(side.receive("PLAINTEXT", ANSWER_TIMEOUT_S))
         assert decode_response(ApiKey.FETCH, 11, fetched)[1].responses[0].partitions[0].high_watermark == 1, side.name
-        versions = side.must_answer(side.receive("PLAINTEXT", ANSWER_TIMEOUT_S))
+        versions = side.require_answer(side.receive("PLAINTEXT", ANSWER_TIMEOUT_S))
         assert decode_response(ApiKey.API_VERSIONS, 0, versions)[1].error_code == 0, side.name
-    with both.elsewhere() as new:
-        new.same(ApiVersionsRequest(), 0, ignoring=["api_keys"])
+    with both.other_connections() as new:
+        new.expect_same(ApiVersionsRequest(), 0, ignoring=["api_keys"])
     assert not node.logged_errors(since)

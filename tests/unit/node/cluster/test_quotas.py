@@ -42,7 +42,7 @@ def ask(cluster: OttlaCluster, node: int, request: Any, version: int, client_id:
     """Ask a broker over a new connection, and return the answer."""
     with client_of(cluster, node) as side:
         side.send(frame_of(request, version, ASKED_ALONE, client_id), BROKER)
-        answer = side.must_answer(side.receive(BROKER, 15.0))
+        answer = side.require_answer(side.receive(BROKER, 15.0))
         return decode_response(schema_of(type(request)).key, version, answer)[1]
 
 

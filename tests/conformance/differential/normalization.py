@@ -1,9 +1,9 @@
-"""Answers of two nodes made comparable: what must differ is named, what means nothing is put in order.
+"""Normalizes the answers of two nodes, so that they can be compared.
 
-`normal` turns a decoded response into dictionaries, lists and plain values. Ids, ports, sessions and times become words
-that say what they are (`topic t1`, `port of PLAINTEXT`, `a time`), error messages are left out unless they are asked
-for, record batches become their headers and records, and lists of structs are sorted unless their order counts.
-`compare` then names every difference by its path.
+`normalize` turns a decoded response into dictionaries, lists and plain values. Words replace ids, ports, sessions and
+times (`topic t1`, `port of PLAINTEXT`, `a time`), error messages are left out unless a test compares them, record
+batches become their headers and records, and lists of structs are sorted unless their order counts. `compare` then
+reports every difference by its path.
 """
 
 import re
@@ -22,52 +22,52 @@ from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, resolv
 from ottla.protocol.wire.types import ZERO_UUID
 
 CLOSED: Final = "closed"
-"""In place of an answer: the node ended the connection."""
+"""Stands for an answer: the node closed the connection."""
 SILENT: Final = "silent"
-"""In place of an answer: none came in time."""
+"""Stands for an answer: the node did not answer in time."""
 NEAR_MS: Final = 120_000
 IGNORED: Final = frozenset({"throttle_time_ms", "finalized_features_epoch", "broker_epoch", "metadata_offset"})
 _RANDOM: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""The part of a member's id that its coordinator made up."""
+"""The random part of a member id."""
 SESSIONS: Final = frozenset({"session_id"})
 
 
 class Messages(Enum):
-    """How error messages are compared."""
+    """The ways of comparing error messages."""
 
     IGNORED = "left out"
     LOOSELY = "there or not"
     EXACTLY = "word by word"
 
 
-class Known:
-    """What of a node's answers is its own: its topics' ids and its ports."""
+class NodeNames:
+    """Names for the values that differ between nodes: topic ids, ports, and generated ids."""
 
     def __init__(self, ports: Mapping[str, int]) -> None:
         self.topics: dict[bytes, str] = {}
         self.ports = {port: name for name, port in ports.items()}
-        self.names: dict[str, str] = {}
-        """Texts that the node made up, such as the ids of a group's members, and what tests call them."""
+        self.generated: dict[str, str] = {}
+        """Texts that the node generated, such as member ids, and what tests call them."""
 
-    def learn(self, told: Any) -> None:
-        """Remember the id of a topic that an answer tells together with its name, unless it is known by another."""
-        name, topic_id = getattr(told, "name", None), getattr(told, "topic_id", ZERO_UUID)
+    def learn(self, value: Any) -> None:
+        """Remember the id of a topic if a struct has both its name and id, unless the id already has a name."""
+        name, topic_id = getattr(value, "name", None), getattr(value, "topic_id", ZERO_UUID)
         if name and topic_id != ZERO_UUID:
             self.topics.setdefault(topic_id, name)
 
 
-def normal(
+def normalize(
     response: Any,
     version: int,
-    known: Known,
+    names: NodeNames,
     *,
     messages: Messages = Messages.IGNORED,
     ordered: Iterable[str] = (),
 ) -> Any:
-    """A response as plain values that can be compared; `ordered` names the lists of structs whose order counts."""
+    """Return a response as comparable plain values; `ordered` names the lists of structs whose order counts."""
     if isinstance(response, str):
         return response
-    return _Normal(known, messages, frozenset(ordered)).struct(response, _shape(schema_of(type(response)), version))
+    return _Normalizer(names, messages, frozenset(ordered)).struct(response, _shape(schema_of(type(response)), version))
 
 
 @cache
@@ -75,24 +75,24 @@ def _shape(schema: Schema, version: int) -> Struct:
     return resolve(schema, version)
 
 
-class _Normal:
-    def __init__(self, known: Known, messages: Messages, ordered: frozenset[str]) -> None:
-        self.known = known
+class _Normalizer:
+    def __init__(self, names: NodeNames, messages: Messages, ordered: frozenset[str]) -> None:
+        self.names = names
         self.messages = messages
         self.ordered = ordered
 
     def struct(self, value: Any, shape: Struct) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        self.known.learn(value)
+        fields: dict[str, Any] = {}
+        self.names.learn(value)
         for member in (*shape.plain, *shape.tagged):
             if member.name in IGNORED:
                 continue
             if member.name.endswith("error_message") and self.messages is Messages.IGNORED:
                 continue
-            found[member.name] = self.member(getattr(value, member.name), member)
+            fields[member.name] = self.member(getattr(value, member.name), member)
         if value.unknown_tags:
-            found["unknown_tags"] = dict(value.unknown_tags)
-        return found
+            fields["unknown_tags"] = dict(value.unknown_tags)
+        return fields
 
     def member(self, value: Any, member: Member) -> Any:
         if value is None:
@@ -107,10 +107,10 @@ class _Normal:
             case Struct():
                 return self.struct(value, shape)
             case Array(element):
-                found = [self.value(each, element, name) for each in value]
+                elements = [self.value(item, element, name) for item in value]
                 if isinstance(element, Struct) and name not in self.ordered:
-                    found = sorted(_merged(found), key=repr)
-                return found
+                    elements = sorted(_merge_topics(elements), key=repr)
+                return elements
             case Blob(records=True):
                 return list(stored_batches(bytes(value)))
             case _:
@@ -118,16 +118,16 @@ class _Normal:
 
     def plain(self, value: Any, name: str) -> Any:
         if isinstance(value, bytes) and len(value) == 16 and value != ZERO_UUID:
-            topic = self.known.topics.get(value)
+            topic = self.names.topics.get(value)
             if topic is not None:
                 return f"topic {topic}"
             return "a directory" if "director" in name else value.hex()
-        if isinstance(value, str) and value in self.known.names:
-            return self.known.names[value]
+        if isinstance(value, str) and value in self.names.generated:
+            return self.names.generated[value]
         if isinstance(value, str):
             return _RANDOM.sub("(random)", value)
-        if name.endswith("port") and value in self.known.ports:
-            return f"port of {self.known.ports[value]}"
+        if name.endswith("port") and value in self.names.ports:
+            return f"port of {self.names.ports[value]}"
         if name in SESSIONS and value > 0:
             return "a session"
         if re.search(r"(time|timestamp)(_ms)?$", name) and is_near(value):
@@ -135,27 +135,27 @@ class _Normal:
         return value
 
 
-def _merged(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Topics with all their partitions in one place: Kafka's fetch begins a topic anew when another came between."""
+def _merge_topics(topics: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Merge entries of the same topic: Kafka's fetch starts a new entry when another topic comes between."""
     if not topics or "partitions" not in topics[0] or not {"topic", "topic_id"} & topics[0].keys():
         return topics
-    found: dict[str, dict[str, Any]] = {}
+    merged: dict[str, dict[str, Any]] = {}
     for topic in topics:
         key = repr({name: value for name, value in topic.items() if name != "partitions"})
-        if key in found:
-            found[key]["partitions"] = sorted([*found[key]["partitions"], *topic["partitions"]], key=repr)
+        if key in merged:
+            merged[key]["partitions"] = sorted([*merged[key]["partitions"], *topic["partitions"]], key=repr)
         else:
-            found[key] = dict(topic)
-    return list(found.values())
+            merged[key] = dict(topic)
+    return list(merged.values())
 
 
 def is_near(timestamp: int) -> bool:
-    """Whether a timestamp is of about now."""
+    """Return whether a timestamp is close to the current time."""
     return abs(timestamp - time.time() * 1000) < NEAR_MS
 
 
 def stored_batches(data: bytes) -> Iterator[dict[str, Any]]:
-    """Record batches as a log gives them back. How well they are compressed is up to each."""
+    """Yield the headers and records of stored batches, without compressed sizes, which may differ."""
     pos = 0
     try:
         for pos, header in read_batches(data, partial_tail=True):
@@ -169,28 +169,28 @@ def stored_batches(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _batch(data: bytes, pos: int, header: BatchHeader) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: value for name, value in header._asdict().items() if name not in ("batch_length", "crc")
     }
     if not header.compression:
-        found["batch_length"] = header.batch_length
+        fields["batch_length"] = header.batch_length
     if header.attributes & LOG_APPEND_TIME_BIT and is_near(header.max_timestamp):
-        found["max_timestamp"] = "a time"
+        fields["max_timestamp"] = "a time"
     try:
-        found["records"] = [
-            {**record._asdict(), "timestamp": found["max_timestamp"]}
+        fields["records"] = [
+            {**record._asdict(), "timestamp": fields["max_timestamp"]}
             if header.attributes & LOG_APPEND_TIME_BIT
             else record._asdict()
             for record in read_records(data, pos, header)
         ]
     except ProtocolError as error:
-        found["records"] = f"malformed: {error}"
-        found["bytes"] = data[pos + 61 : pos + header.size_bytes]
-    return found
+        fields["records"] = f"malformed: {error}"
+        fields["bytes"] = data[pos + 61 : pos + header.size_bytes]
+    return fields
 
 
 def compare(kafka: Any, ottla: Any, *, ignoring: Iterable[str] = ()) -> list[str]:
-    """Every difference between two normal values, by its path; paths that match a pattern are passed over.
+    """Return every difference between two normalized values by its path, except paths that match a pattern.
 
     A path is like `topics[0].partitions[1].error_code`; a pattern may be a field's name, or a glob over the path.
     """
@@ -207,10 +207,10 @@ def _differences(kafka: Any, ottla: Any, path: str, ignoring: tuple[str, ...]) -
             yield from _differences(kafka.get(name, missing), ottla.get(name, missing), inner, ignoring)
     elif isinstance(kafka, list) and isinstance(ottla, list):
         if len(kafka) != len(ottla):
-            only_kafka = [each for each in kafka if each not in ottla]
-            only_ottla = [each for each in ottla if each not in kafka]
+            only_kafka = [item for item in kafka if item not in ottla]
+            only_ottla = [item for item in ottla if item not in kafka]
             sizes = f"{len(kafka)} in Kafka's, {len(ottla)} in Ottla's"
-            yield f"{path}: {sizes}; only there {_short(only_kafka)}, only here {_short(only_ottla)}"
+            yield f"{path}: {sizes}; only in Kafka's {_short(only_kafka)}, only in Ottla's {_short(only_ottla)}"
             return
         for number, (left, right) in enumerate(zip(kafka, ottla, strict=True)):
             yield from _differences(left, right, f"{path}[{number}]", ignoring)
