@@ -1,4 +1,4 @@
-"""What a broker and its controller answer to those who run the cluster, as Kafka does: settings, topics, quotas."""
+"""Admin APIs of a broker and its controller answer as Kafka's: settings, topics, partitions, quotas, credentials."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -44,9 +44,9 @@ from tests.conformance.differential.harness import NodePair, Side
 from tests.conformance.differential.normalization import Messages
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
-GROUP_KINDS = ("consumer", "share", "streams")
+GROUP_TYPES = ("consumer", "share", "streams")
 SET, DELETE, APPEND, SUBTRACT = range(4)
-OF_THE_NODE = ("listeners", "log.dirs", "controller.quorum.voters")
+NODE_SPECIFIC = ("listeners", "log.dirs", "controller.quorum.voters")
 Alteration = tuple[str, int, str | None]
 
 
@@ -69,8 +69,8 @@ def alter(*resources: tuple[int, str, Sequence[Alteration]], dry: bool = False) 
                 resource_type=kind,
                 resource_name=name,
                 configs=[
-                    incremental.AlterableConfig(name=each, config_operation=operation, value=value)
-                    for each, operation, value in configs
+                    incremental.AlterableConfig(name=setting, config_operation=operation, value=value)
+                    for setting, operation, value in configs
                 ],
             )
             for kind, name, configs in resources
@@ -85,15 +85,15 @@ def replace(*resources: tuple[int, str, dict[str, str | None]]) -> legacy.AlterC
             legacy.AlterConfigsResource(
                 resource_type=kind,
                 resource_name=name,
-                configs=[legacy.AlterableConfig(name=each, value=value) for each, value in configs.items()],
+                configs=[legacy.AlterableConfig(name=setting, value=value) for setting, value in configs.items()],
             )
             for kind, name, configs in resources
         ]
     )
 
 
-def same_entries(both: NodePair, request: described.DescribeConfigsRequest, version: int = 4) -> None:
-    """Fail unless both describe the same settings; Kafka learns of changes a little later than who made them."""
+def expect_same_settings(both: NodePair, request: described.DescribeConfigsRequest, version: int = 4) -> None:
+    """Fail unless both nodes soon describe the same settings; Kafka's broker learns of changes after the client."""
     deadline = time.monotonic() + 5
     while True:
         answers = both.ask(request, version)
@@ -108,30 +108,34 @@ def same_entries(both: NodePair, request: described.DescribeConfigsRequest, vers
 def _entries(answer: Any) -> Iterator[tuple[tuple[int, str, str], tuple[Any, ...]]]:
     for result in answer.results:
         assert not result.error_code, result
-        for each in result.configs:
-            told = [(synonym.name, synonym.value, synonym.source) for synonym in each.synonyms]
-            shown: tuple[Any, ...] = (each.value, told)
-            if each.name in OF_THE_NODE:
-                shown = ()
-            flags = (each.read_only, each.config_source, each.is_sensitive, each.config_type)
-            yield (result.resource_type, result.resource_name, each.name), (*shown, *flags)
+        for entry in result.configs:
+            synonyms = [(synonym.name, synonym.value, synonym.source) for synonym in entry.synonyms]
+            value: tuple[Any, ...] = (entry.value, synonyms)
+            if entry.name in NODE_SPECIFIC:
+                value = ()
+            flags = (entry.read_only, entry.config_source, entry.is_sensitive, entry.config_type)
+            yield (result.resource_type, result.resource_name, entry.name), (*value, *flags)
 
 
 # -- settings --
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_settings_of_everything(both: NodePair, version: int) -> None:
+def test_all_resources_are_described_alike(both: NodePair, version: int) -> None:
     topic = both.new_topic(configs={"retention.ms": "1234567", "cleanup.policy": "compact,delete"})
-    same_entries(both, describe((TOPIC, topic), (BROKER, "1"), (BROKER, ""), (GROUP, "g"), (METRICS, "m")), version)
-    same_entries(both, describe((TOPIC, topic), (GROUP, "g"), synonyms=False), version)
+    expect_same_settings(
+        both, describe((TOPIC, topic), (BROKER, "1"), (BROKER, ""), (GROUP, "g"), (METRICS, "m")), version
+    )
+    expect_same_settings(both, describe((TOPIC, topic), (GROUP, "g"), synonyms=False), version)
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_some_settings_of_a_resource(both: NodePair, version: int) -> None:
+def test_selected_settings_are_described_alike(both: NodePair, version: int) -> None:
     topic = both.new_topic()
-    same_entries(both, describe((TOPIC, topic), keys=["retention.ms", "segment.bytes", "nobody.knows.it"]), version)
-    same_entries(both, describe((BROKER, "1"), keys=["num.io.threads", "ssl.key.password", "node.id"]), version)
+    expect_same_settings(
+        both, describe((TOPIC, topic), keys=["retention.ms", "segment.bytes", "nobody.knows.it"]), version
+    )
+    expect_same_settings(both, describe((BROKER, "1"), keys=["num.io.threads", "ssl.key.password", "node.id"]), version)
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,7 @@ def test_some_settings_of_a_resource(both: NodePair, version: int) -> None:
         (0, ""),
     ],
 )
-def test_settings_that_cannot_be_described(both: NodePair, resource: tuple[int, str]) -> None:
+def test_describing_invalid_resources_fails_alike(both: NodePair, resource: tuple[int, str]) -> None:
     for version in (1, 4):
         both.expect_same(describe(resource, (BROKER, "1"), keys=["node.id"]), version)
 
@@ -180,12 +184,12 @@ TOPIC_ALTERATIONS: list[list[Alteration]] = [
 
 
 @pytest.mark.parametrize("alteration", TOPIC_ALTERATIONS, ids=str)
-def test_topics_are_altered(both: NodePair, alteration: list[Alteration]) -> None:
+def test_topic_settings_are_altered_alike(both: NodePair, alteration: list[Alteration]) -> None:
     topic = both.new_topic(configs={"retention.ms": "5"})
     for version in (0, 1):
         both.expect_same(alter((TOPIC, topic, alteration), dry=True), version)
         both.expect_same(alter((TOPIC, topic, alteration)), version)
-    same_entries(both, describe((TOPIC, topic)))
+    expect_same_settings(both, describe((TOPIC, topic)))
 
 
 BROKER_ALTERATIONS: list[tuple[str, list[Alteration]]] = [
@@ -227,13 +231,13 @@ BROKER_ALTERATIONS: list[tuple[str, list[Alteration]]] = [
 
 
 @pytest.mark.parametrize(("broker", "alteration"), BROKER_ALTERATIONS, ids=str)
-def test_brokers_refuse_what_they_cannot_run_with(both: NodePair, broker: str, alteration: list[Alteration]) -> None:
+def test_invalid_broker_settings_are_refused_alike(both: NodePair, broker: str, alteration: list[Alteration]) -> None:
     for version in (0, 1):
         answers = both.expect_same(alter((BROKER, broker, alteration)), version)
         assert answers.ottla.responses[0].error_code
 
 
-GOOD_FOR_BROKERS: list[tuple[str, dict[str, str]]] = [
+VALID_BROKER_SETTINGS: list[tuple[str, dict[str, str]]] = [
     ("1", {"num.io.threads": "4"}),
     ("", {"num.io.threads": "3"}),
     ("1", {"nope": "4"}),
@@ -254,14 +258,14 @@ GOOD_FOR_BROKERS: list[tuple[str, dict[str, str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("broker", "settings"), GOOD_FOR_BROKERS, ids=str)
-def test_brokers_take_other_settings(both: NodePair, broker: str, settings: dict[str, str]) -> None:
+@pytest.mark.parametrize(("broker", "settings"), VALID_BROKER_SETTINGS, ids=str)
+def test_valid_broker_settings_are_altered_alike(both: NodePair, broker: str, settings: dict[str, str]) -> None:
     both.expect_same(alter((BROKER, broker, [(name, SET, value) for name, value in settings.items()])), 1)
     try:
-        same_entries(both, describe((BROKER, "1"), (BROKER, "")))
+        expect_same_settings(both, describe((BROKER, "1"), (BROKER, "")))
     finally:
         both.expect_same(alter((BROKER, broker, [(name, DELETE, None) for name in settings])), 1)
-    same_entries(both, describe((BROKER, "1"), (BROKER, "")))
+    expect_same_settings(both, describe((BROKER, "1"), (BROKER, "")))
 
 
 @pytest.mark.parametrize(
@@ -298,32 +302,34 @@ def test_brokers_take_other_settings(both: NodePair, broker: str, settings: dict
     ],
     ids=str,
 )
-def test_other_resources_are_altered(both: NodePair, kind: int, name: str, alteration: list[Alteration]) -> None:
+def test_settings_of_other_resources_are_altered_alike(
+    both: NodePair, kind: int, name: str, alteration: list[Alteration]
+) -> None:
     try:
         for version in (0, 1):
             both.expect_same(alter((kind, name, alteration)), version)
-        same_entries(both, describe((GROUP, "g1"), (METRICS, "m1")))
-    finally:  # what is subscribed to would be asked of the clients of other tests
-        taken = ("metrics", "interval.ms", "match")
-        both.expect_same(alter((METRICS, "m1", [(setting, DELETE, None) for setting in taken])), 1)
+        expect_same_settings(both, describe((GROUP, "g1"), (METRICS, "m1")))
+    finally:  # otherwise the node would request these metrics from other tests' clients
+        settings = ("metrics", "interval.ms", "match")
+        both.expect_same(alter((METRICS, "m1", [(setting, DELETE, None) for setting in settings])), 1)
 
 
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        *((f"{kind}.heartbeat.interval.ms", value) for kind in GROUP_KINDS for value in ("1", "100000")),
-        *((f"{kind}.session.timeout.ms", value) for kind in GROUP_KINDS for value in ("1", "1000000")),
+        *((f"{kind}.heartbeat.interval.ms", value) for kind in GROUP_TYPES for value in ("1", "100000")),
+        *((f"{kind}.session.timeout.ms", value) for kind in GROUP_TYPES for value in ("1", "1000000")),
         ("streams.num.standby.replicas", "3"),
         ("share.delivery.count.limit", "100"),
         ("share.record.lock.duration.ms", "1000000"),
     ],
 )
-def test_who_leaves_the_bounds_of_a_group_is_told_which_they_are(both: NodePair, setting: str, value: str) -> None:
+def test_a_group_setting_out_of_bounds_is_refused_with_the_bounds(both: NodePair, setting: str, value: str) -> None:
     answers = both.expect_same(alter((GROUP, "g1", [(setting, SET, value)])), 1, messages=Messages.EXACTLY)
     assert answers.ottla.responses[0].error_code == InvalidConfig.code
 
 
-def test_each_resource_has_its_own_answer(both: NodePair) -> None:
+def test_each_altered_resource_has_its_own_result(both: NodePair) -> None:
     topic = both.new_topic()
     both.expect_same(
         alter(
@@ -341,7 +347,7 @@ def test_each_resource_has_its_own_answer(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_settings_are_replaced(both: NodePair, version: int) -> None:
+def test_settings_are_replaced_alike(both: NodePair, version: int) -> None:
     topic = both.new_topic(configs={"retention.ms": "5", "segment.bytes": "2000000"})
     resources: list[tuple[int, str, dict[str, str | None]]] = [
         (TOPIC, topic, {"retention.ms": "888"}),
@@ -358,10 +364,10 @@ def test_settings_are_replaced(both: NodePair, version: int) -> None:
     ]
     for resource in resources:
         both.expect_same(replace(resource), version)
-    same_entries(both, describe((TOPIC, topic), (GROUP, "g1"), (METRICS, "m1"), (BROKER, "")))
+    expect_same_settings(both, describe((TOPIC, topic), (GROUP, "g1"), (METRICS, "m1"), (BROKER, "")))
 
 
-def test_resources_that_have_settings(both: NodePair) -> None:
+def test_resources_with_settings_are_listed_alike(both: NodePair) -> None:
     both.new_topic()
     both.expect_same(ListConfigResourcesRequest(), 0)
     for kinds in ([], [16], [2, 4, 8, 16, 32], [4], [8], [32], [3], [0], [2, 3], [2, 2]):
@@ -371,74 +377,77 @@ def test_resources_that_have_settings(both: NodePair) -> None:
 # -- topics --
 
 
-def wanted(name: str, count: int = 1, factor: int = 1, *, at: list[list[int]] | None = None, **configs: Any) -> Any:
+def new_topic_entry(
+    name: str, count: int = 1, factor: int = 1, *, placement: list[list[int]] | None = None, **configs: Any
+) -> Any:
     return topics.CreatableTopic(
         name=name,
         num_partitions=count,
         replication_factor=factor,
         assignments=[
             topics.CreatableReplicaAssignment(partition_index=number, broker_ids=brokers)
-            for number, brokers in enumerate(at or [])
+            for number, brokers in enumerate(placement or [])
         ],
         configs=[
-            topics.CreatableTopicConfig(name=each.replace("_", "."), value=value) for each, value in configs.items()
+            topics.CreatableTopicConfig(name=setting.replace("_", "."), value=value)
+            for setting, value in configs.items()
         ],
     )
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_topics_that_cannot_be_made(both: NodePair, version: int) -> None:
+def test_invalid_topics_are_refused_alike(both: NodePair, version: int) -> None:
     there = both.new_topic()
-    asked = [
-        wanted(""),
-        wanted("."),
-        wanted("a/b"),
-        wanted("x" * 250),
-        wanted(there),
-        wanted("factor", factor=3),
-        wanted("no-factor", factor=0),
-        wanted("no-partitions", 0),
-        wanted("negative", -2),
-        wanted("twice"),
-        wanted("twice", 2),
-        wanted("unknown-setting", nope="1"),
-        wanted("bad-setting", retention_ms="x"),
-        wanted("no-setting", segment_bytes=None),
-        wanted("both", 2, 1, at=[[1]]),
-        wanted("nobody", -1, -1, at=[[7]]),
-        wanted("repeated", -1, -1, at=[[1, 1]]),
-        wanted("__cluster_metadata"),
+    refused = [
+        new_topic_entry(""),
+        new_topic_entry("."),
+        new_topic_entry("a/b"),
+        new_topic_entry("x" * 250),
+        new_topic_entry(there),
+        new_topic_entry("factor", factor=3),
+        new_topic_entry("no-factor", factor=0),
+        new_topic_entry("no-partitions", 0),
+        new_topic_entry("negative", -2),
+        new_topic_entry("twice"),
+        new_topic_entry("twice", 2),
+        new_topic_entry("unknown-setting", nope="1"),
+        new_topic_entry("bad-setting", retention_ms="x"),
+        new_topic_entry("no-setting", segment_bytes=None),
+        new_topic_entry("both", 2, 1, placement=[[1]]),
+        new_topic_entry("nobody", -1, -1, placement=[[7]]),
+        new_topic_entry("repeated", -1, -1, placement=[[1, 1]]),
+        new_topic_entry("__cluster_metadata"),
     ]
-    both.expect_same(topics.CreateTopicsRequest(topics=asked), version)
-    both.expect_same(topics.CreateTopicsRequest(topics=[wanted("many", 10_001)]), version)
+    both.expect_same(topics.CreateTopicsRequest(topics=refused), version)
+    both.expect_same(topics.CreateTopicsRequest(topics=[new_topic_entry("many", 10_001)]), version)
     both.expect_same(topics.CreateTopicsRequest(topics=[]), version)
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_topics_are_made(both: NodePair, version: int) -> None:
-    for name, asked in (
-        (f"dry-{version}", wanted(f"dry-{version}", 2)),
-        (f"man-{version}", wanted(f"man-{version}", -1, -1, at=[[1], [1], [1]])),
-        (f"set-{version}", wanted(f"set-{version}", retention_ms="5", cleanup_policy="compact")),
+def test_topics_are_created_alike(both: NodePair, version: int) -> None:
+    for name, entry in (
+        (f"dry-{version}", new_topic_entry(f"dry-{version}", 2)),
+        (f"man-{version}", new_topic_entry(f"man-{version}", -1, -1, placement=[[1], [1], [1]])),
+        (f"set-{version}", new_topic_entry(f"set-{version}", retention_ms="5", cleanup_policy="compact")),
     ):
-        dry = topics.CreateTopicsRequest(topics=[asked], validate_only=True)
+        dry = topics.CreateTopicsRequest(topics=[entry], validate_only=True)
         both.expect_same(dry, version, ignoring=["topic_id"])
-        answers = both.expect_same(topics.CreateTopicsRequest(topics=[asked]), version, ignoring=["topic_id"])
+        answers = both.expect_same(topics.CreateTopicsRequest(topics=[entry]), version, ignoring=["topic_id"])
         assert answers.ottla.topics[0].error_code == 0, name
-        both.expect_same(topics.CreateTopicsRequest(topics=[asked]), version)
+        both.expect_same(topics.CreateTopicsRequest(topics=[entry]), version)
     if version >= 4:
         both.expect_same(
-            topics.CreateTopicsRequest(topics=[wanted(f"d.{version}", -1, -1)]), version, ignoring=["topic_id"]
+            topics.CreateTopicsRequest(topics=[new_topic_entry(f"d.{version}", -1, -1)]), version, ignoring=["topic_id"]
         )
-        both.expect_same(topics.CreateTopicsRequest(topics=[wanted(f"d_{version}", -1, -1)]), version)
+        both.expect_same(topics.CreateTopicsRequest(topics=[new_topic_entry(f"d_{version}", -1, -1)]), version)
 
 
-def test_a_topic_wanted_at_once_comes_too_late(both: NodePair) -> None:
-    both.expect_same(topics.CreateTopicsRequest(topics=[wanted("at-once")], timeout_ms=0), 7)
+def test_a_creation_with_timeout_0_times_out(both: NodePair) -> None:
+    both.expect_same(topics.CreateTopicsRequest(topics=[new_topic_entry("at-once")], timeout_ms=0), 7)
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_topics_are_deleted(both: NodePair, version: int) -> None:
+def test_topics_are_deleted_alike(both: NodePair, version: int) -> None:
     first = both.new_topic()
     if version < 6:
         both.expect_same(
@@ -470,15 +479,19 @@ def test_topics_are_deleted(both: NodePair, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_topics_get_more_partitions(both: NodePair, version: int) -> None:
+def test_partitions_are_added_alike(both: NodePair, version: int) -> None:
     two, four = both.new_topic(partitions=2), both.new_topic(partitions=4)
 
-    def more(name: str, count: int, at: list[list[int]] | None = None) -> partitions.CreatePartitionsTopic:
-        placed = None if at is None else [partitions.CreatePartitionsAssignment(broker_ids=each) for each in at]
-        return partitions.CreatePartitionsTopic(name=name, count=count, assignments=placed)
+    def more(name: str, count: int, placement: list[list[int]] | None = None) -> partitions.CreatePartitionsTopic:
+        assignments = (
+            None
+            if placement is None
+            else [partitions.CreatePartitionsAssignment(broker_ids=brokers) for brokers in placement]
+        )
+        return partitions.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
 
-    def expect_same(*asked: partitions.CreatePartitionsTopic, dry: bool = False) -> None:
-        request = partitions.CreatePartitionsRequest(topics=list(asked), timeout_ms=30_000, validate_only=dry)
+    def expect_same(*entries: partitions.CreatePartitionsTopic, dry: bool = False) -> None:
+        request = partitions.CreatePartitionsRequest(topics=list(entries), timeout_ms=30_000, validate_only=dry)
         both.expect_same(request, version)
 
     expect_same(more(two, 2), more(four, 2), more("missing", 2), more("twice", 2), more("twice", 3))
@@ -494,23 +507,23 @@ def test_topics_get_more_partitions(both: NodePair, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_elections_that_nobody_needs(both: NodePair, version: int) -> None:
+def test_unneeded_elections_are_answered_alike(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=2)
-    named = [TopicPartitions(topic=topic, partitions=[0, 1, 77]), TopicPartitions(topic="missing", partitions=[0])]
-    both.expect_same(ElectLeadersRequest(topic_partitions=named, timeout_ms=5000), version)
+    partitions = [TopicPartitions(topic=topic, partitions=[0, 1, 77]), TopicPartitions(topic="missing", partitions=[0])]
+    both.expect_same(ElectLeadersRequest(topic_partitions=partitions, timeout_ms=5000), version)
     both.expect_same(ElectLeadersRequest(topic_partitions=None, timeout_ms=5000), version)
     if version > 0:
-        both.expect_same(ElectLeadersRequest(election_type=1, topic_partitions=named, timeout_ms=5000), version)
-        both.expect_same(ElectLeadersRequest(election_type=5, topic_partitions=named, timeout_ms=5000), version)
+        both.expect_same(ElectLeadersRequest(election_type=1, topic_partitions=partitions, timeout_ms=5000), version)
+        both.expect_same(ElectLeadersRequest(election_type=5, topic_partitions=partitions, timeout_ms=5000), version)
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_moves_of_partitions(both: NodePair, version: int) -> None:
+def test_reassignments_are_answered_alike(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=4)
-    asked = {0: [1], 1: None, 2: [5], 3: [], 99: [1]}
-    named = [ReassignablePartition(partition_index=number, replicas=at) for number, at in asked.items()]
+    placement = {0: [1], 1: None, 2: [5], 3: [], 99: [1]}
+    entries = [ReassignablePartition(partition_index=number, replicas=brokers) for number, brokers in placement.items()]
     missing = ReassignableTopic(name="missing", partitions=[ReassignablePartition(partition_index=0, replicas=[1])])
-    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=named), missing])
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name=topic, partitions=entries), missing])
     both.expect_same(request, version)
     both.expect_same(ListPartitionReassignmentsRequest(topics=None), 0)
     listed = [ListPartitionReassignmentsTopics(name=name, partition_indexes=[0, 88]) for name in (topic, "missing")]
@@ -535,12 +548,12 @@ def test_moves_of_partitions(both: NodePair, version: int) -> None:
     ],
     ids=str,
 )
-def test_features_are_updated(both: NodePair, version: int, updates: list[tuple[str, int, int]]) -> None:
+def test_feature_updates_are_answered_alike(both: NodePair, version: int, updates: list[tuple[str, int, int]]) -> None:
     keys = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level, kind in updates]
     both.expect_same(UpdateFeaturesRequest(feature_updates=keys), version, messages=Messages.EXACTLY)
 
 
-def test_a_broker_that_is_not_there_cannot_be_unregistered(both: NodePair) -> None:
+def test_an_unknown_broker_cannot_be_unregistered(both: NodePair) -> None:
     both.expect_same(UnregisterBrokerRequest(broker_id=55), 0)
 
 
@@ -579,7 +592,7 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_quotas(both: NodePair, version: int) -> None:
+def test_quotas_are_altered_and_described_alike(both: NodePair, version: int) -> None:
     good = [
         quota([("user", "u1")], ("producer_byte_rate", 1000.0, False)),
         quota([("user", "u1"), ("client-id", "c1")], ("consumer_byte_rate", 2000.0, False)),
@@ -591,10 +604,10 @@ def test_quotas(both: NodePair, version: int) -> None:
     both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=good), version)
     time.sleep(0.5)
     for components, strict in FILTERS:
-        asked = [
+        components_data = [
             quotas.ComponentData(entity_type=kind, match_type=match, match=text) for kind, match, text in components
         ]
-        both.expect_same(quotas.DescribeClientQuotasRequest(components=asked, strict=strict), version)
+        both.expect_same(quotas.DescribeClientQuotasRequest(components=components_data, strict=strict), version)
     for entry in good:
         entry.ops[0].remove = True
     both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=good), version)
@@ -622,12 +635,12 @@ def test_quotas(both: NodePair, version: int) -> None:
     ],
     ids=str,
 )
-def test_quotas_that_cannot_be(both: NodePair, entity: Entity, ops: list[tuple[str, float, bool]]) -> None:
+def test_invalid_quotas_are_refused_alike(both: NodePair, entity: Entity, ops: list[tuple[str, float, bool]]) -> None:
     for version in (0, 1):
         both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=[quota(entity, *ops)]), version)
 
 
-def test_an_entity_that_comes_twice_has_the_quotas_of_its_first_entry(both: NodePair) -> None:
+def test_a_repeated_entity_gets_the_quotas_of_its_first_entry(both: NodePair) -> None:
     entries = [
         quota([("user", "u"), ("client-id", "twice")], ("producer_byte_rate", 1000.0, False)),
         quota([("client-id", "twice"), ("user", "u")], ("consumer_byte_rate", 2000.0, False)),
@@ -635,15 +648,15 @@ def test_an_entity_that_comes_twice_has_the_quotas_of_its_first_entry(both: Node
         quota([("user", "wrong")], ("nope", 1.0, False)),
         quota([("user", "wrong")], ("consumer_byte_rate", 1.0, False)),
     ]
-    asked = quotas.DescribeClientQuotasRequest()
+    request = quotas.DescribeClientQuotasRequest()
     try:
         both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=entries), 1)
-        assert len(both.expect_same_soon(asked, 1).ottla.entries) == 2
+        assert len(both.expect_same_soon(request, 1).ottla.entries) == 2
     finally:
         for entry in (entries[0], entries[2]):
             entry.ops[0].remove = True
         both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=[entries[0], entries[2]]), 1)
-        both.expect_same_soon(asked, 1)
+        both.expect_same_soon(request, 1)
 
 
 def upsertion(user: str, mechanism: int = 1, iterations: int = 4096) -> scram.ScramCredentialUpsertion:
@@ -652,10 +665,14 @@ def upsertion(user: str, mechanism: int = 1, iterations: int = 4096) -> scram.Sc
     )
 
 
-def test_scram_credentials(both: NodePair) -> None:
+def test_scram_credentials_are_altered_and_described_alike(both: NodePair) -> None:
     def expect_same(*upsertions: scram.ScramCredentialUpsertion, deletions: Sequence[tuple[str, int]] = ()) -> None:
-        gone = [scram.ScramCredentialDeletion(name=user, mechanism=mechanism) for user, mechanism in deletions]
-        both.expect_same(scram.AlterUserScramCredentialsRequest(upsertions=list(upsertions), deletions=gone), 0)
+        deletion_entries = [
+            scram.ScramCredentialDeletion(name=user, mechanism=mechanism) for user, mechanism in deletions
+        ]
+        both.expect_same(
+            scram.AlterUserScramCredentialsRequest(upsertions=list(upsertions), deletions=deletion_entries), 0
+        )
 
     expect_same(upsertion("alice"), upsertion("bob", 2, 8192))
     expect_same(upsertion(""), upsertion("few", 1, 1), upsertion("many", 1, 99_999), upsertion("what", 7))
@@ -664,12 +681,12 @@ def test_scram_credentials(both: NodePair) -> None:
     expect_same(upsertion("alice"), upsertion("alice", 2))
     time.sleep(0.5)
     for users in (None, [], ["bob", "nobody", ""], ["bob", "bob", "alice"]):
-        named = None if users is None else [UserName(name=user) for user in users]
-        both.expect_same(DescribeUserScramCredentialsRequest(users=named), 0)
+        user_names = None if users is None else [UserName(name=user) for user in users]
+        both.expect_same(DescribeUserScramCredentialsRequest(users=user_names), 0)
     expect_same(deletions=[("alice", 1), ("bob", 2)])
 
 
-# -- what is switched off --
+# -- features that are switched off --
 
 
 def filtered(kind: int = 1) -> dict[str, Any]:
@@ -685,7 +702,7 @@ def filtered(kind: int = 1) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_rules_without_an_authorizer(both: NodePair, version: int) -> None:
+def test_acl_requests_without_an_authorizer_fail_alike(both: NodePair, version: int) -> None:
     creation = create_acls.AclCreation(
         resource_type=2,
         resource_name="t",
@@ -704,45 +721,45 @@ def test_rules_without_an_authorizer(both: NodePair, version: int) -> None:
     both.expect_same(create_acls.CreateAclsRequest(creations=[creation]), version)
 
 
-def test_tokens_that_nobody_may_have(both: NodePair) -> None:
+def test_delegation_tokens_that_are_disabled_fail_alike(both: NodePair) -> None:
     for version in range(1, 4):
         both.expect_same(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version)
         both.expect_same(DescribeDelegationTokenRequest(owners=None), version)
     for version in range(1, 3):
         both.expect_same(RenewDelegationTokenRequest(hmac=b"abc", renew_period_ms=1000), version)
         both.expect_same(ExpireDelegationTokenRequest(hmac=b"abc", expiry_time_period_ms=1000), version)
-    asked = CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="ann", max_lifetime_ms=-1)
-    both.expect_same(asked, 3)
+    request = CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="ann", max_lifetime_ms=-1)
+    both.expect_same(request, 3)
 
 
 # -- the quorum --
 
-HOW_FAR = ["leader_epoch", "high_watermark", "log_end_offset", "*_timestamp", "replica_directory_id"]
+VARYING = ["leader_epoch", "high_watermark", "log_end_offset", "*_timestamp", "replica_directory_id"]
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_quorum_is_described(both: NodePair, version: int) -> None:
+def test_the_quorum_is_described_alike(both: NodePair, version: int) -> None:
     for name, number in (("__cluster_metadata", 0), ("__cluster_metadata", 1), ("other", 0)):
         topic = TopicData(topic_name=name, partitions=[PartitionData(partition_index=number)])
-        both.expect_same(DescribeQuorumRequest(topics=[topic]), version, ignoring=HOW_FAR)
+        both.expect_same(DescribeQuorumRequest(topics=[topic]), version, ignoring=VARYING)
     both.expect_same(DescribeQuorumRequest(topics=[]), version)
 
 
-def test_voters_of_another_cluster(both: NodePair) -> None:
+def test_changes_of_voters_with_another_cluster_id_are_refused(both: NodePair) -> None:
     for version in range(2):
         both.expect_same(AddRaftVoterRequest(cluster_id="other", voter_id=5, voter_directory_id=b"1" * 16), version)
     both.expect_same(RemoveRaftVoterRequest(cluster_id="other", voter_id=5, voter_directory_id=b"1" * 16), 0)
     both.expect_same(RemoveRaftVoterRequest(cluster_id=None, voter_id=5, voter_directory_id=b"1" * 16), 0)
 
 
-# -- topics made by asking for them --
+# -- automatic topic creation --
 
 
 def missing(name: str) -> Callable[[bool], MetadataRequest]:
     return lambda create: MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=create)
 
 
-def test_no_topic_is_made_where_that_is_switched_off(both: NodePair) -> None:
+def test_no_topic_is_created_if_automatic_creation_is_off(both: NodePair) -> None:
     for name in ("asked-for", "__consumer_offsets", "a/b"):
         both.expect_same(missing(name)(True), 12)
         time.sleep(0.3)

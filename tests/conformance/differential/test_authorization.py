@@ -1,4 +1,4 @@
-"""Access rules decide as Kafka's StandardAuthorizer does, API by API. Without authentication all are User:ANONYMOUS."""
+"""ACLs decide as Kafka's StandardAuthorizer does, API by API; without authentication every client is User:ANONYMOUS."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -90,7 +90,7 @@ SETTINGS = {
 
 
 class Rule(NamedTuple):
-    """An access rule, as it is asked for."""
+    """An ACL, as a request creates it."""
 
     kind: int
     name: str
@@ -109,13 +109,13 @@ def guarded_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[No
 
 @pytest.fixture
 def guarded(guarded_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
-    """Both nodes, with an authorizer each and no rules yet."""
+    """Return both nodes, with authorizers and without ACLs."""
     both, node = guarded_nodes
-    before = node.log_path.stat().st_size
+    log_start = node.log_path.stat().st_size
     yield both
     both.reconnect()
-    complaints = node.logged_errors(before)
-    assert not complaints, complaints
+    errors = node.logged_errors(log_start)
+    assert not errors, errors
 
 
 def everything(**fields: Any) -> Any:
@@ -135,7 +135,7 @@ def everything(**fields: Any) -> Any:
 
 def count_rules(both: NodePair) -> tuple[int, int]:
     answers = both.ask(everything(), 3)
-    return tuple(sum(len(each.acls) for each in answer.resources) for answer in answers)  # type: ignore[return-value]
+    return tuple(sum(len(resource.acls) for resource in answer.resources) for answer in answers)  # type: ignore[return-value]
 
 
 def wait_for_rules(both: NodePair, count: int) -> None:
@@ -146,16 +146,16 @@ def wait_for_rules(both: NodePair, count: int) -> None:
 
 
 @contextmanager
-def rules(both: NodePair, *given: Rule) -> Iterator[None]:
-    """The rules are in force inside, on both."""
+def rules(both: NodePair, *acls: Rule) -> Iterator[None]:
+    """Apply ACLs on both nodes inside the block."""
     before = count_rules(both)[0]
-    both.expect_same(CreateAclsRequest(creations=[creation(each) for each in given]), 3)
-    wait_for_rules(both, before + len(set(given)))
+    both.expect_same(CreateAclsRequest(creations=[creation(rule) for rule in acls]), 3)
+    wait_for_rules(both, before + len(set(acls)))
     try:
         yield
     finally:
-        # All at once: with half of those for the cluster nobody could remove the other half.
-        both.ask(DeleteAclsRequest(filters=[removal(each) for each in given]), 3)
+        # In one request: with half of the cluster's ACLs removed, the client could not remove the rest.
+        both.ask(DeleteAclsRequest(filters=[removal(rule) for rule in acls]), 3)
         wait_for_rules(both, before)
 
 
@@ -235,7 +235,7 @@ def resource(kind: int, name: str) -> dict[str, Any]:
 
 
 def about_topic(topic: str, open_topic: str) -> list[tuple[RequestSource, int]]:
-    """Requests that touch a topic, and another that anybody may touch."""
+    """Return requests that use a topic and another topic without ACLs."""
     both_names = (topic, open_topic)
 
     def by_id(side: Any) -> MetadataRequest:
@@ -281,7 +281,7 @@ def about_topic(topic: str, open_topic: str) -> list[tuple[RequestSource, int]]:
             2,
         ),
         (
-            DescribeProducersRequest(topics=[TopicRequest(name=each, partition_indexes=[0, 5]) for each in both_names]),
+            DescribeProducersRequest(topics=[TopicRequest(name=name, partition_indexes=[0, 5]) for name in both_names]),
             0,
         ),
         *(
@@ -350,14 +350,14 @@ def about_topic(topic: str, open_topic: str) -> list[tuple[RequestSource, int]]:
 
 
 @pytest.mark.parametrize("name", TOPIC_RULES)
-def test_what_may_be_done_with_a_topic(guarded: NodePair, name: str) -> None:
+def test_acls_of_a_topic_decide_as_kafkas(guarded: NodePair, name: str) -> None:
     topic, open_topic = guarded.new_topic(), guarded.new_topic()
     with rules(guarded, *TOPIC_RULES[name](topic)):
         for request, version in about_topic(topic, open_topic):
             guarded.expect_same(request, version, messages=Messages.LOOSELY)
 
 
-def test_without_acks_a_topic_that_may_not_be_written_ends_the_connection(guarded: NodePair) -> None:
+def test_an_unauthorized_produce_without_acks_closes_the_connection(guarded: NodePair) -> None:
     topic, open_topic = guarded.new_topic(), guarded.new_topic()
     with rules(guarded, Rule(AclResourceType.TOPIC, topic, Operation.READ)):
         for version in (3, 12):
@@ -366,9 +366,9 @@ def test_without_acks_a_topic_that_may_not_be_written_ends_the_connection(guarde
         guarded.expect_same_soon(fetch(12, Part(open_topic)), 12)
 
 
-def test_topics_are_made_by_those_who_may(guarded: NodePair) -> None:
+def test_creating_topics_needs_the_right_to_create(guarded: NodePair) -> None:
     names = ("mine-1", "mine-2", "theirs-1", "free-1")
-    given = [
+    acls = [
         Rule(AclResourceType.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
         Rule(AclResourceType.TOPIC, "mine-9", Operation.DESCRIBE),
         Rule(AclResourceType.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),
@@ -376,22 +376,22 @@ def test_topics_are_made_by_those_who_may(guarded: NodePair) -> None:
         Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER),
         Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
     ]
-    asked = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    asked += [CreatableTopic(name="theirs-2", num_partitions=1, replication_factor=1)] * 2
-    with rules(guarded, *given):
+    requested = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    requested += [CreatableTopic(name="theirs-2", num_partitions=1, replication_factor=1)] * 2
+    with rules(guarded, *acls):
         for version in (2, 4, 5, 7):
-            request = CreateTopicsRequest(topics=asked, timeout_ms=5000, validate_only=True)
+            request = CreateTopicsRequest(topics=requested, timeout_ms=5000, validate_only=True)
             guarded.expect_same(request, version, messages=Messages.LOOSELY)
-        guarded.expect_same(CreateTopicsRequest(topics=asked, timeout_ms=5000), 7, messages=Messages.LOOSELY)
+        guarded.expect_same(CreateTopicsRequest(topics=requested, timeout_ms=5000), 7, messages=Messages.LOOSELY)
         for name in ("mine-9", "theirs-9"):
-            # Asking for what is not there makes it, if the client may.
-            wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
-            codes = [answer.topics[0].error_code for answer in guarded.ask(wanted, 9)]
+            # A metadata metadata_request for a missing topic creates it, if the client may create it.
+            metadata_request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
+            codes = [answer.topics[0].error_code for answer in guarded.ask(metadata_request, 9)]
             assert codes == ([3, 3] if name == "mine-9" else [29, 29])
 
 
 @pytest.mark.parametrize("operation", [Operation.DELETE, Operation.READ, Operation.CREATE])
-def test_topics_are_deleted_by_those_who_may(guarded: NodePair, operation: Operation) -> None:
+def test_deleting_topics_needs_the_right_to_delete(guarded: NodePair, operation: Operation) -> None:
     topics = [guarded.new_topic() for _ in range(3)]
 
     def by_id(side: Any) -> DeleteTopicsRequest:
@@ -399,19 +399,19 @@ def test_topics_are_deleted_by_those_who_may(guarded: NodePair, operation: Opera
         states += [DeleteTopicState(name=topic) for topic in topics[2:]]
         return DeleteTopicsRequest(topics=states, timeout_ms=5000)
 
-    given = [
+    acls = [
         *(Rule(AclResourceType.TOPIC, topic, operation) for topic in topics),
         Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER),
         Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
     ]
-    with rules(guarded, *given):
+    with rules(guarded, *acls):
         names = [topics[0], "nowhere"]
         guarded.expect_same(DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5, messages=Messages.LOOSELY)
         guarded.expect_same(by_id, 6, messages=Messages.LOOSELY)
 
 
 def about_group(group: str, topic: str) -> list[tuple[RequestSource, int]]:
-    """Requests that a client may not make who has no right to the group."""
+    """Return requests that need rights on the group."""
     commit = OffsetCommitRequestTopic(
         name=topic, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
     )
@@ -447,14 +447,14 @@ def about_group(group: str, topic: str) -> list[tuple[RequestSource, int]]:
     ]
 
 
-def test_a_group_is_for_those_who_may(guarded: NodePair) -> None:
+def test_acls_of_a_group_decide_as_kafkas(guarded: NodePair) -> None:
     topic = guarded.new_topic()
     with rules(guarded, Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)):
         for request, version in about_group("closed", topic):
             guarded.expect_same(request, version, messages=Messages.LOOSELY)
 
 
-def test_transactional_ids_and_idempotence(guarded: NodePair) -> None:
+def test_acls_of_transactional_ids_decide_as_kafkas(guarded: NodePair) -> None:
     topic = guarded.new_topic()
     data = batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     with rules(guarded, Rule(AclResourceType.TRANSACTIONAL_ID, "closed", Operation.ALL, principal=SOMEBODY)):
@@ -495,21 +495,21 @@ IDEMPOTENCE: dict[str, tuple[list[Rule], bool]] = {
 
 
 @pytest.mark.parametrize("name", IDEMPOTENCE)
-def test_who_may_write_anything_may_write_idempotently(guarded: NodePair, name: str) -> None:
-    given, is_allowed = IDEMPOTENCE[name]
-    with rules(guarded, *given, *keep_control()):
+def test_a_right_to_write_any_topic_allows_idempotent_writes(guarded: NodePair, name: str) -> None:
+    acls, is_allowed = IDEMPOTENCE[name]
+    with rules(guarded, *acls, *keep_control()):
         deadline = time.monotonic() + 20
         while True:
             answers = guarded.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
             codes = [answer.error_code for answer in answers]
             if LOADING not in codes:
                 break
-            assert time.monotonic() < deadline  # the first ids take Kafka a moment
+            assert time.monotonic() < deadline  # Kafka needs a moment for its first producer ids
         assert codes == ([0, 0] if is_allowed else [31, 31])
 
 
 def keep_control() -> list[Rule]:
-    """Rules for the cluster under which the nodes go on, and this client can remove rules again."""
+    """Return ACLs with which the nodes keep working and this client can remove ACLs."""
     return [
         Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
         Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE),
@@ -564,7 +564,7 @@ def about_cluster() -> list[tuple[RequestSource, int]]:
     [(), (Operation.DESCRIBE_CONFIGS,), (Operation.ALTER_CONFIGS,), (Operation.CREATE, Operation.IDEMPOTENT_WRITE)],
     ids=str,
 )
-def test_what_may_be_done_with_the_cluster(guarded: NodePair, more: tuple[Operation, ...]) -> None:
+def test_acls_of_the_cluster_decide_as_kafkas(guarded: NodePair, more: tuple[Operation, ...]) -> None:
     with rules(
         guarded, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
     ):
@@ -589,8 +589,8 @@ VARYING = (
 )
 
 
-def test_who_may_not_describe_the_cluster_sees_no_rules(guarded: NodePair) -> None:
-    """Through a broker or at a controller; and who may not alter it changes none."""
+def test_describing_acls_needs_the_right_to_describe_the_cluster(guarded: NodePair) -> None:
+    """The same holds at a broker and a controller, and for changes without the right to alter the cluster."""
     denied = Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE, DENY)
     with rules(guarded, *keep_control()):
         guarded.expect_same(CreateAclsRequest(creations=[creation(denied)]), 3)
@@ -603,8 +603,8 @@ def test_who_may_not_describe_the_cluster_sees_no_rules(guarded: NodePair) -> No
         wait_for_rules(guarded, len(keep_control()))
 
 
-def test_a_controller_asks_for_the_same_rights_as_a_broker(guarded: NodePair) -> None:
-    """To alter the cluster is not to alter its settings, wherever one asks."""
+def test_a_controller_requires_the_same_rights_as_a_broker(guarded: NodePair) -> None:
+    """The right to alter the cluster is not the right to alter its settings, at either listener."""
     with rules(guarded, *keep_control()):
         others = Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER_CONFIGS, principal=SOMEBODY)
         with rules(guarded, others):
@@ -613,21 +613,21 @@ def test_a_controller_asks_for_the_same_rights_as_a_broker(guarded: NodePair) ->
                     guarded.expect_same(request, 1, listener=listener)
 
 
-def test_rules_are_told_by_filter(guarded: NodePair) -> None:
-    given = [
-        Rule(AclResourceType.TOPIC, "told", Operation.READ),
+def test_acls_are_described_by_filter(guarded: NodePair) -> None:
+    acls = [
+        Rule(AclResourceType.TOPIC, "described", Operation.READ),
         Rule(AclResourceType.TOPIC, "tol", Operation.WRITE, DENY, SOMEBODY, "192.0.2.7", PREFIXED),
         Rule(AclResourceType.TOPIC, "*", Operation.DESCRIBE),
-        Rule(AclResourceType.GROUP, "told", Operation.READ),
-        Rule(AclResourceType.TRANSACTIONAL_ID, "told", Operation.WRITE),
+        Rule(AclResourceType.GROUP, "described", Operation.READ),
+        Rule(AclResourceType.TRANSACTIONAL_ID, "described", Operation.WRITE),
     ]
-    with rules(guarded, *given):
+    with rules(guarded, *acls):
         for fields in (
             {},
             {"resource_type_filter": AclResourceType.TOPIC},
-            {"resource_name_filter": "told"},
-            {"resource_name_filter": "told", "pattern_type_filter": MATCH},
-            {"resource_name_filter": "told", "pattern_type_filter": PREFIXED},
+            {"resource_name_filter": "described"},
+            {"resource_name_filter": "described", "pattern_type_filter": MATCH},
+            {"resource_name_filter": "described", "pattern_type_filter": PREFIXED},
             {"pattern_type_filter": LITERAL},
             {"principal_filter": SOMEBODY},
             {"host_filter": "192.0.2.7"},
@@ -639,29 +639,29 @@ def test_rules_are_told_by_filter(guarded: NodePair) -> None:
                 guarded.expect_same(everything(**fields), version)
 
 
-def test_rules_that_cannot_be(guarded: NodePair) -> None:
+def test_invalid_acls_are_refused(guarded: NodePair) -> None:
     bad = [
         Rule(AclResourceType.CLUSTER, "another", Operation.ALTER),
         Rule(AclResourceType.TOPIC, "", Operation.READ),
         Rule(AclResourceType.TOPIC, "fine", Operation.READ),
         Rule(AclResourceType.TOPIC, "fine", Operation.READ, principal="nocolon"),
     ]
-    for each in bad[:2]:
-        guarded.expect_same(CreateAclsRequest(creations=[creation(each)]), 3, messages=Messages.LOOSELY)
+    for rule in bad[:2]:
+        guarded.expect_same(CreateAclsRequest(creations=[creation(rule)]), 3, messages=Messages.LOOSELY)
     with rules(guarded, bad[2]):
-        # The same rule again is no other rule.
+        # Creating the same ACL again adds no ACL.
         guarded.expect_same(CreateAclsRequest(creations=[creation(bad[2])]), 3)
         guarded.expect_same(everything(), 3)
 
 
-def test_rules_are_removed_by_filter(guarded: NodePair) -> None:
-    given = [
+def test_acls_are_deleted_by_filter(guarded: NodePair) -> None:
+    acls = [
         Rule(AclResourceType.TOPIC, "gone-1", Operation.READ),
         Rule(AclResourceType.TOPIC, "gone-1", Operation.WRITE),
         Rule(AclResourceType.GROUP, "gone-1", Operation.READ),
     ]
     before = count_rules(guarded)[0]
-    guarded.expect_same(CreateAclsRequest(creations=[creation(each) for each in given]), 2)
+    guarded.expect_same(CreateAclsRequest(creations=[creation(rule) for rule in acls]), 2)
     wait_for_rules(guarded, before + 3)
     filters = [
         DeleteAclsFilter(
@@ -673,7 +673,7 @@ def test_rules_are_removed_by_filter(guarded: NodePair) -> None:
             operation=ANY,
             permission_type=ANY,
         ),
-        removal(given[2]),
+        removal(acls[2]),
         removal(Rule(AclResourceType.TOPIC, "never", Operation.READ)),
     ]
     guarded.expect_same(DeleteAclsRequest(filters=filters), 3)

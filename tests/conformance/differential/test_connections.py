@@ -1,4 +1,4 @@
-"""What comes before any API: versions, headers, bytes that are no request. Who breaks the rules is cut off."""
+"""Versions, headers and malformed requests: a node closes the connection of a client that breaks the protocol."""
 
 import struct
 from random import Random
@@ -17,23 +17,23 @@ SERVED = ("PLAINTEXT", "CONTROLLER")
 
 
 def versions_request(**fields: object) -> ApiVersionsRequest:
-    given = {"client_software_name": "differential", "client_software_version": "1.0", **fields}
-    return ApiVersionsRequest(**given)  # type: ignore[arg-type]
+    values = {"client_software_name": "differential", "client_software_version": "1.0", **fields}
+    return ApiVersionsRequest(**values)  # type: ignore[arg-type]
 
 
-def known_to_ottla(answers: Answers) -> ApiVersionsResponse:
-    """Kafka's answer without the APIs that Ottla does not tell of."""
+def without_unserved_apis(answers: Answers) -> ApiVersionsResponse:
+    """Return Kafka's answer without the APIs that Ottla does not advertise."""
     served = {api.api_key for api in answers.ottla.api_keys}
     answers.kafka.api_keys = [api for api in answers.kafka.api_keys if api.api_key in served]
-    found: ApiVersionsResponse = answers.kafka
-    return found
+    response: ApiVersionsResponse = answers.kafka
+    return response
 
 
 @pytest.mark.parametrize("listener", SERVED)
 @pytest.mark.parametrize("version", STABLE)
-def test_versions_are_told_alike(both: NodePair, version: int, listener: str) -> None:
+def test_api_versions_are_answered_alike(both: NodePair, version: int, listener: str) -> None:
     answers = both.ask(versions_request(), version, listener=listener)
-    assert both.differences(Answers(known_to_ottla(answers), answers.ottla), version) == []
+    assert both.differences(Answers(without_unserved_apis(answers), answers.ottla), version) == []
 
 
 @pytest.mark.parametrize("version", STABLE)
@@ -51,23 +51,25 @@ def test_versions_are_told_alike(both: NodePair, version: int, listener: str) ->
         ("a\n", "1"),
     ],
 )
-def test_names_of_software(both: NodePair, name: str, number: str, version: int) -> None:
+def test_client_software_names_are_checked_alike(both: NodePair, name: str, number: str, version: int) -> None:
     request = versions_request(client_software_name=name, client_software_version=number)
     answers = both.ask(request, version)
-    assert both.differences(Answers(known_to_ottla(answers), answers.ottla), version) == []
+    assert both.differences(Answers(without_unserved_apis(answers), answers.ottla), version) == []
 
 
 @pytest.mark.parametrize("version", [5, 6, 99, 32_767, -1])
 @pytest.mark.parametrize("body", [b"", b"\0", b"whatever follows"])
-def test_versions_of_the_future_are_answered_in_version_0(both: NodePair, version: int, body: bytes) -> None:
-    got = both.send(header_of(ApiKey.API_VERSIONS, version, 7) + body)
-    kafka, ottla = (each if isinstance(each, str) else decode_response(ApiKey.API_VERSIONS, 0, each) for each in got)
+def test_unsupported_api_versions_requests_are_answered_in_version_0(both: NodePair, version: int, body: bytes) -> None:
+    frames = both.send(header_of(ApiKey.API_VERSIONS, version, 7) + body)
+    kafka, ottla = (
+        frame if isinstance(frame, str) else decode_response(ApiKey.API_VERSIONS, 0, frame) for frame in frames
+    )
     assert kafka == ottla
 
 
 @pytest.mark.parametrize("listener", SERVED)
 @pytest.mark.parametrize("key", [-1, 4, 5, 6, 7, 93, 200, 32_767])
-def test_apis_that_do_not_exist(both: NodePair, key: int, listener: str) -> None:
+def test_unknown_apis_close_the_connection(both: NodePair, key: int, listener: str) -> None:
     for version in (0, 1, 5):
         assert both.send(struct.pack(">hhih", key, version, 1, -1), listener=listener) == (CLOSED, CLOSED)
 
@@ -77,7 +79,7 @@ def out_of_range(api: Api) -> list[int]:
 
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.key != ApiKey.API_VERSIONS], ids=lambda api: api.name)
-def test_versions_that_do_not_exist(both: NodePair, api: Api) -> None:
+def test_unknown_versions_close_the_connection(both: NodePair, api: Api) -> None:
     for version in out_of_range(api):
         assert both.send(header_of(api.key, version, 1) + bytes(40)) == (CLOSED, CLOSED), version
 
@@ -85,12 +87,12 @@ def test_versions_that_do_not_exist(both: NodePair, api: Api) -> None:
 @pytest.mark.parametrize(
     "api", [api for api in APIS if api.listeners is Listeners.CONTROLLER], ids=lambda api: api.name
 )
-def test_brokers_do_not_serve_what_is_the_controllers(both: NodePair, api: Api) -> None:
+def test_brokers_do_not_serve_controller_apis(both: NodePair, api: Api) -> None:
     assert both.send(frame_of(api.request(), api.latest_stable, 1, "differential")) == (CLOSED, CLOSED)
 
 
 @pytest.mark.parametrize("api", [api for api in APIS if api.listeners is Listeners.BROKER], ids=lambda api: api.name)
-def test_controllers_do_not_serve_what_is_the_brokers(both: NodePair, api: Api) -> None:
+def test_controllers_do_not_serve_broker_apis(both: NodePair, api: Api) -> None:
     frame = frame_of(api.request(), api.latest_stable, 1, "differential")
     assert both.send(frame, listener="CONTROLLER") == (CLOSED, CLOSED)
 
@@ -121,18 +123,18 @@ STRICTER = {
     "negative count",
     "not UTF-8",
 }
-"""What Kafka lets pass, and Ottla takes for a sign that something is wrong."""
+"""Faults that Kafka accepts and Ottla refuses."""
 
 
-def outcome(got: bytes | str, key: int, version: int) -> str:
-    return got if isinstance(got, str) else f"answered {decode_response(key, version, got)[0]}"
+def outcome(frame: bytes | str, key: int, version: int) -> str:
+    return frame if isinstance(frame, str) else f"answered {decode_response(key, version, frame)[0]}"
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_headers(both: NodePair, name: str) -> None:
+def test_malformed_headers_are_handled_alike(both: NodePair, name: str) -> None:
     data = HEADERS[name]
     version = struct.unpack_from(">h", data, 2)[0] if len(data) >= 4 else 1
-    kafka, ottla = (outcome(got, 3, version) for got in both.send(data))
+    kafka, ottla = (outcome(frame, 3, version) for frame in both.send(data))
     assert ottla == (CLOSED if name in STRICTER else kafka)
 
 
@@ -154,15 +156,15 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_bodies(both: NodePair, name: str) -> None:
+def test_malformed_bodies_are_handled_alike(both: NodePair, name: str) -> None:
     key, version, body = BODIES[name]
-    kafka, ottla = (outcome(got, key, version) for got in both.send(header_of(key, version, 1) + body))
+    kafka, ottla = (outcome(frame, key, version) for frame in both.send(header_of(key, version, 1) + body))
     assert ottla == (CLOSED if name in STRICTER else kafka)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_cut_and_flipped_requests(both: NodePair, seed: int) -> None:
-    """NodePair answer, or both close: a bad byte that still makes a request may be answered with whatever error fits."""
+def test_damaged_requests_are_handled_alike(both: NodePair, seed: int) -> None:
+    """Both nodes answer or both close; the errors may differ if the changed bytes are still a request."""
     random = Random(seed)
     topic = both.new_topic()
     makers = [
@@ -180,16 +182,16 @@ def test_cut_and_flipped_requests(both: NodePair, seed: int) -> None:
         if random.random() < 0.5:
             del frame[end:]
         else:
-            # Times and sizes stay: a wait of an hour is no matter of form.
+            # Times and sizes stay, so that a request does not wait for an hour.
             frame[start] ^= 1 << random.randrange(8)
-        got = both.send(bytes(frame), timeout_s=5)
-        kafka, ottla = (each if isinstance(each, str) else "answered" for each in got)
-        # Kafka takes any negative length for null.
+        responses = both.send(bytes(frame), timeout_s=5)
+        kafka, ottla = (response if isinstance(response, str) else "answered" for response in responses)
+        # Kafka reads any negative length as null.
         assert ottla in (kafka, CLOSED), bytes(frame)
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 104_857_601])
-def test_frames_of_a_size_that_is_not_allowed(both: NodePair, size: int) -> None:
+def test_frames_of_invalid_sizes_close_the_connection(both: NodePair, size: int) -> None:
     outcomes = []
     for side in both.sides:
         side.send_raw(struct.pack(">i", size) + bytes(20))
@@ -197,20 +199,20 @@ def test_frames_of_a_size_that_is_not_allowed(both: NodePair, size: int) -> None
     assert outcomes == [CLOSED, CLOSED]
 
 
-def pipelined(side: Side, count: int) -> list[int]:
-    """The correlation ids of answers to requests that were all sent at once."""
+def send_pipelined(side: Side, count: int) -> list[int]:
+    """Send several requests at once, and return the correlation ids of the answers."""
     frames = [frame_of(ApiVersionsRequest(), 0, number, "differential") for number in range(count)]
     side.send_raw(b"".join(struct.pack(">i", len(frame)) + frame for frame in frames))
     answers = [side.receive("PLAINTEXT", 5) for _ in range(count)]
     return [struct.unpack_from(">i", answer)[0] for answer in answers if not isinstance(answer, str)]
 
 
-def test_requests_are_answered_in_their_order(both: NodePair) -> None:
+def test_requests_are_answered_in_order(both: NodePair) -> None:
     for side in both.sides:
-        assert pipelined(side, 50) == list(range(50))
+        assert send_pipelined(side, 50) == list(range(50))
 
 
-def test_what_follows_a_bad_request_is_not_answered(both: NodePair) -> None:
+def test_requests_after_a_bad_request_are_not_answered(both: NodePair) -> None:
     for side in both.sides:
         good = frame_of(ApiVersionsRequest(), 0, 1, "differential")
         bad = struct.pack(">hhih", 999, 0, 2, -1)
@@ -220,12 +222,12 @@ def test_what_follows_a_bad_request_is_not_answered(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("client_id", [None, "", "ä" * 100, "x" * 30_000])
-def test_client_ids(both: NodePair, client_id: str | None) -> None:
+def test_client_ids_do_not_change_answers(both: NodePair, client_id: str | None) -> None:
     for version in (1, 9, 13):
         both.expect_same(MetadataRequest(topics=[]), version, client_id=client_id)
 
 
-def test_every_api_that_ottla_tells_of_is_kafkas_too(both: NodePair) -> None:
+def test_every_advertised_api_is_advertised_by_kafka(both: NodePair) -> None:
     answers = both.ask(ApiVersionsRequest(), 0)
     assert {api.api_key for api in answers.ottla.api_keys} <= {api.api_key for api in answers.kafka.api_keys}
     assert {api.api_key for api in answers.ottla.api_keys} <= BY_KEY.keys()

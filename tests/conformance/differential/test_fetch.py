@@ -1,4 +1,4 @@
-"""Fetch, versions 4 to 18: positions, limits, epochs, waits and isolation, as Kafka does it."""
+"""Fetch, versions 4 to 18: positions, limits, epochs, waits and isolation levels work as Kafka's."""
 
 import time
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ FAR = 1 << 40
 
 @pytest.fixture(scope="module")
 def filled(two_nodes: tuple[NodePair, object]) -> str:
-    """Partition 0: ten batches of three records and growing size, offsets 0 to 29. Partition 1: one batch. 2: none."""
+    """Return a topic: partition 0 has ten growing batches of three records, partition 1 one batch, partition 2 none."""
     both = two_nodes[0]
     topic = both.new_topic(partitions=3)
     both.produce(topic, *(batch(3, value=b"x" * (10 + 40 * number)) for number in range(10)))
@@ -33,7 +33,7 @@ def filled(two_nodes: tuple[NodePair, object]) -> str:
 
 @pytest.fixture(scope="module")
 def segmented(two_nodes: tuple[NodePair, object]) -> str:
-    """Forty batches of two records in many segments."""
+    """Return a topic with forty batches of two records in many segments."""
     both = two_nodes[0]
     topic = both.new_topic(configs={"internal.segment.bytes": "600", "index.interval.bytes": "100"})
     both.produce(topic, *(batch(2, value=b"y" * (number % 7 * 10)) for number in range(40)))
@@ -41,7 +41,7 @@ def segmented(two_nodes: tuple[NodePair, object]) -> str:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_every_version_reads(both: NodePair, filled: str, version: int) -> None:
+def test_every_version_returns_records_alike(both: NodePair, filled: str, version: int) -> None:
     parts = [Part(filled, index) for index in range(3)]
     both.expect_same(fetch(version, *parts), version)
     both.expect_same(fetch(version, *reversed(parts)), version)
@@ -49,7 +49,7 @@ def test_every_version_reads(both: NodePair, filled: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_positions(both: NodePair, filled: str, segmented: str, version: int) -> None:
+def test_fetch_offsets_are_answered_alike(both: NodePair, filled: str, segmented: str, version: int) -> None:
     for offset in (-2, -1, 0, 1, 2, 3, 14, 29, 30, 31, FAR):
         both.expect_same(fetch(version, Part(filled, offset=offset)), version)
         both.expect_same(fetch(version, Part(segmented, offset=offset)), version)
@@ -57,7 +57,7 @@ def test_positions(both: NodePair, filled: str, segmented: str, version: int) ->
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_limits_of_a_partition(both: NodePair, filled: str, version: int) -> None:
+def test_limits_per_partition_apply_alike(both: NodePair, filled: str, version: int) -> None:
     for limit in (0, 1, 60, 100, 250, 401, 1000):
         both.expect_same(fetch(version, Part(filled, offset=4, max_bytes=limit)), version)
         both.expect_same(
@@ -66,16 +66,16 @@ def test_limits_of_a_partition(both: NodePair, filled: str, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_limits_of_an_answer(both: NodePair, filled: str, version: int) -> None:
+def test_limits_per_response_apply_alike(both: NodePair, filled: str, version: int) -> None:
     parts = [Part(filled, 0, offset=20), Part(filled, 1), Part(filled, 2)]
     for limit in (0, 1, 100, 500, 3000):
-        for given in (parts, parts[::-1], parts[1:]):
-            asked = fetch(version, *given, max_bytes=limit)
-            both.expect_same(asked, version)
+        for requested in (parts, parts[::-1], parts[1:]):
+            request = fetch(version, *requested, max_bytes=limit)
+            both.expect_same(request, version)
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_what_is_not_there(both: NodePair, filled: str, version: int) -> None:
+def test_missing_topics_and_partitions_are_answered_alike(both: NodePair, filled: str, version: int) -> None:
     both.expect_same(fetch(version, Part("nowhere")), version)
     both.expect_same(fetch(version, Part(filled, 3)), version)
     both.expect_same(fetch(version, Part(filled, -1)), version)
@@ -87,7 +87,7 @@ def test_what_is_not_there(both: NodePair, filled: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_epochs(both: NodePair, filled: str, version: int) -> None:
+def test_leader_epochs_are_checked_alike(both: NodePair, filled: str, version: int) -> None:
     for epoch in (-1, 0, 1, 100, -5):
         both.expect_same(fetch(version, Part(filled, epoch=epoch)), version)
         both.expect_same(fetch(version, Part(filled, offset=FAR, epoch=epoch)), version)
@@ -98,31 +98,31 @@ def test_epochs(both: NodePair, filled: str, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_the_same_partition_twice(both: NodePair, filled: str, version: int) -> None:
+def test_a_repeated_partition_is_answered_alike(both: NodePair, filled: str, version: int) -> None:
     both.expect_same(fetch(version, Part(filled, 0, 3, 300), Part(filled, 0, 9, 200), Part(filled, 1)), version)
 
 
 @pytest.mark.parametrize("version", [4, 10, 11, 12, 13, 15, 18])
-def test_followers_that_are_none(both: NodePair, filled: str, version: int) -> None:
+def test_fetches_of_unknown_followers_are_answered_alike(both: NodePair, filled: str, version: int) -> None:
     for replica in (-2, 0, 1, 5):
 
-        def asked(side: Side, replica: int = replica) -> FetchRequest:
+        def request(side: Side, replica: int = replica) -> FetchRequest:
             request = fetch(version, Part(filled, offset=3))(side)
             request.replica_id = replica
             if version >= 15:
                 request.replica_state = ReplicaState(replica_id=replica, replica_epoch=-1)
             return request
 
-        both.expect_same(asked, version)
+        both.expect_same(request, version)
 
 
-def waited(both: NodePair, asked: object, version: int) -> tuple[float, float]:
-    """How long each took to give the same answer."""
+def measure_waits(both: NodePair, request: object, version: int) -> tuple[float, float]:
+    """Return the seconds that each node took for its answer."""
     times = []
     for side in both.sides:
         start = time.monotonic()
-        made = asked(side) if callable(asked) else asked
-        side.send(frame_of(made, version, 1, "differential"), "PLAINTEXT")
+        side_request = request(side) if callable(request) else request
+        side.send(frame_of(side_request, version, 1, "differential"), "PLAINTEXT")
         assert not isinstance(side.receive("PLAINTEXT", 10), str)
         times.append(time.monotonic() - start)
     return times[0], times[1]
@@ -145,42 +145,44 @@ def waited(both: NodePair, asked: object, version: int) -> tuple[float, float]:
         (Part("", 2, 0), 1, -1, False),
     ],
 )
-def test_waits(both: NodePair, filled: str, part: Part, min_bytes: int, max_wait_ms: int, waits: bool) -> None:
+def test_fetches_wait_alike(
+    both: NodePair, filled: str, part: Part, min_bytes: int, max_wait_ms: int, waits: bool
+) -> None:
     for version in (4, 12, 18):
-        asked = fetch(version, part._replace(topic=filled), min_bytes=min_bytes, max_wait_ms=max_wait_ms)
-        both.expect_same(asked, version)
-    for took in waited(both, asked, version):
+        request = fetch(version, part._replace(topic=filled), min_bytes=min_bytes, max_wait_ms=max_wait_ms)
+        both.expect_same(request, version)
+    for took in measure_waits(both, request, version):
         assert (took >= 0.24) == waits, took
 
 
-def test_partitions_that_do_not_exist_do_not_keep_the_others_from_waiting(both: NodePair, filled: str) -> None:
+def test_missing_partitions_do_not_end_a_wait(both: NodePair, filled: str) -> None:
     for missing in (Part("nowhere"), Part(filled, 7)):
         for version in (12, 18):
-            asked = fetch(version, missing, Part(filled, 0, 30), max_wait_ms=200)
-            both.expect_same(asked, version)
-            assert [took >= 0.19 for took in waited(both, asked, version)] == [True, True]
+            request = fetch(version, missing, Part(filled, 0, 30), max_wait_ms=200)
+            both.expect_same(request, version)
+            assert [took >= 0.19 for took in measure_waits(both, request, version)] == [True, True]
 
 
-def test_partitions_with_an_error_are_told_of_at_once(both: NodePair, filled: str) -> None:
+def test_errors_of_partitions_end_a_wait(both: NodePair, filled: str) -> None:
     for wrong in (Part(filled, 1, offset=99), Part(filled, 1, epoch=5)):
-        asked = fetch(12, wrong, Part(filled, 0, 30), max_wait_ms=3000)
-        both.expect_same(asked, 12)
-        assert [took < 1 for took in waited(both, asked, 12)] == [True, True]
+        request = fetch(12, wrong, Part(filled, 0, 30), max_wait_ms=3000)
+        both.expect_same(request, 12)
+        assert [took < 1 for took in measure_waits(both, request, 12)] == [True, True]
 
 
-def test_a_fetch_of_nothing_does_not_wait(both: NodePair) -> None:
+def test_an_empty_fetch_does_not_wait(both: NodePair) -> None:
     for version in FETCH_VERSIONS:
         both.expect_same(fetch(version, max_wait_ms=20), version)
 
 
 @pytest.mark.parametrize("version", [4, 12, 13, 18])
 @pytest.mark.parametrize("partitions", [1, 3])
-def test_a_waiting_fetch_is_woken_by_a_produce(both: NodePair, version: int, partitions: int) -> None:
+def test_a_produce_completes_a_waiting_fetch(both: NodePair, version: int, partitions: int) -> None:
     topic = both.new_topic(partitions=partitions)
     parts = [Part(topic, index) for index in range(partitions)]
-    asked = fetch(version, *parts, max_wait_ms=8000, min_bytes=150)
+    request = fetch(version, *parts, max_wait_ms=8000, min_bytes=150)
     start = time.monotonic()
-    waiting = Thread(target=lambda: both.expect_same(asked, version))
+    waiting = Thread(target=lambda: both.expect_same(request, version))
     with both.other_connections() as others:
         waiting.start()
         time.sleep(0.1)
@@ -192,15 +194,15 @@ def test_a_waiting_fetch_is_woken_by_a_produce(both: NodePair, version: int, par
     assert time.monotonic() - start < 4
 
 
-def test_a_waiting_fetch_whose_topic_is_deleted(both: NodePair) -> None:
+def test_deleting_the_topic_completes_a_waiting_fetch(both: NodePair) -> None:
     for version in (12, 13):
         topic = both.new_topic()
         waiting = Thread(target=lambda: None)
         answers: list[list[str]] = []
 
         def wait(topic: str = topic, version: int = version, answers: list[list[str]] = answers) -> None:
-            got = both.ask(fetch(version, Part(topic), max_wait_ms=3000), version)
-            answers.append(both.differences(got, version))
+            fetched = both.ask(fetch(version, Part(topic), max_wait_ms=3000), version)
+            answers.append(both.differences(fetched, version))
 
         waiting = Thread(target=wait)
         with both.other_connections() as others:
@@ -211,7 +213,7 @@ def test_a_waiting_fetch_whose_topic_is_deleted(both: NodePair) -> None:
         assert answers.pop() == []
 
 
-def test_a_client_that_leaves_while_it_waits(both: NodePair) -> None:
+def test_a_disconnect_during_a_wait_does_no_harm(both: NodePair) -> None:
     topic = both.new_topic()
     for side in both.sides:
         for _ in range(5):
@@ -223,7 +225,7 @@ def test_a_client_that_leaves_while_it_waits(both: NodePair) -> None:
 
 @pytest.fixture
 def unverified(both: NodePair) -> Iterator[NodePair]:
-    """NodePair take transactional batches without asking a coordinator, of which none is needed then."""
+    """Return both nodes with verification off, so that they accept transactional batches without a coordinator."""
     set_on_both(both, "transaction.partition.verification.enable", "false")
     yield both
     set_on_both(both, "transaction.partition.verification.enable", "true")
@@ -235,14 +237,14 @@ def set_on_both(both: NodePair, name: str, value: str) -> None:
         resources=[AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])]
     )
     both.expect_same(request, 1)
-    time.sleep(0.3)  # until both brokers have heard of it
+    time.sleep(0.3)  # until both brokers have applied it
 
 
-def test_open_transactions_end_what_read_committed_sees(unverified: NodePair) -> None:
+def test_read_committed_stops_at_open_transactions(unverified: NodePair) -> None:
     both = unverified
     topic = both.new_topic()
 
-    def look() -> None:
+    def compare_reads() -> None:
         for version in FETCH_VERSIONS:
             for isolation in (0, 1):
                 for offset in (0, 3, 5, 30):
@@ -260,17 +262,17 @@ def test_open_transactions_end_what_read_committed_sees(unverified: NodePair) ->
 
     send(False)
     send(True, 1, 0)
-    look()
+    compare_reads()
     send(False)
     send(True, 1, 2)
     send(True, 2, 0)
-    look()
+    compare_reads()
     send(False, 1, 4)  # not in the middle of its transaction
-    look()
+    compare_reads()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_fetches(both: NodePair, filled: str, segmented: str, seed: int) -> None:
+def test_random_fetches_are_answered_alike(both: NodePair, filled: str, segmented: str, seed: int) -> None:
     random = Random(seed)
     for _ in range(60):
         version = random.choice(FETCH_VERSIONS)
@@ -286,7 +288,7 @@ def test_random_fetches(both: NodePair, filled: str, segmented: str, seed: int) 
             )
             for topic, index in names[: random.randint(1, 3)]
         ]
-        asked = fetch(
+        request = fetch(
             version,
             *parts,
             max_bytes=random.choice((0, 100, random.randrange(3000), 1_000_000)),
@@ -294,10 +296,10 @@ def test_random_fetches(both: NodePair, filled: str, segmented: str, seed: int) 
             min_bytes=random.choice((0, 1, 10_000)),
             rack_id=random.choice(("", "rack")),
         )
-        both.expect_same(asked, version)
+        both.expect_same(request, version)
 
 
-def test_a_log_is_read_to_its_end_in_the_same_steps(both: NodePair, segmented: str) -> None:
+def test_a_log_is_read_in_the_same_steps(both: NodePair, segmented: str) -> None:
     for limit in (1, 100, 500, 5000):
         offset = 0
         while True:

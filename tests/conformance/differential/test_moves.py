@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs on nodes with two log directories: a replica moves on both, and is the same afterwards."""
+"""AlterReplicaLogDirs on nodes with two log directories: replicas move on both, and stay equal."""
 
 import signal
 import time
@@ -38,62 +38,62 @@ TIMEOUT_S = 20
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodePair]:
-    """One node of each, with the directories `logs` and `more`."""
+    """Return both nodes, each with the directories `logs` and `more`."""
     folder = tmp_path_factory.mktemp("moves")
     folders = [folder / "kafka", folder / "ottla"]
-    for each in folders:
-        each.mkdir()
+    for folder in folders:
+        folder.mkdir()
     kafka, ottla = KafkaNode(folders[0]), OttlaNode(folders[1], SETTINGS)
-    for each in folders:
-        file = each / "server.properties"
-        file.write_text(file.read_text().replace(f"log.dirs={each}/logs", f"log.dirs={each}/logs,{each}/more"))
+    for folder in folders:
+        file = folder / "server.properties"
+        file.write_text(file.read_text().replace(f"log.dirs={folder}/logs", f"log.dirs={folder}/logs,{folder}/more"))
     kafka.format()
     ottla.format()
     with ottla.running(), kafka.running(end=signal.SIGKILL):
         both = NodePair(
             Side("Kafka", {"PLAINTEXT": kafka.port}, kafka.log_tail), Side("Ottla", ottla.ports, ottla.log_tail)
         )
-        for side, each in zip(both.sides, folders, strict=True):
-            side.memory["folder"] = each
+        for side, folder in zip(both.sides, folders, strict=True):
+            side.memory["folder"] = folder
         yield both
         both.reconnect()
     assert not ottla.logged_errors()
 
 
 KEPT = {"retention.ms": "-1"}
-"""The records are of long ago: Kafka would delete them within a second."""
+"""Keeps the old records, which Kafka would delete within a second."""
 
 
 @pytest.fixture
 def topic(both: NodePair) -> str:
-    """A topic with idempotent and plain batches."""
+    """Return a topic with idempotent and plain batches."""
     name = both.new_topic(configs=KEPT)
     both.produce(name, batch(5), batch(3, producer_id=7, producer_epoch=1, base_sequence=0), batch(2))
     return name
 
 
-def where(both: NodePair, topic: str) -> list[str]:
-    """The directory in which each node has the topic's one partition, when it is on no way elsewhere."""
+def find_directories(both: NodePair, topic: str) -> list[str]:
+    """Return each node's directory of the topic's one partition, after all moves have ended."""
     request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=topic, partitions=[0])])
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
-        found = [
+        by_node = [
             [
                 (Path(result.log_dir).name, part.is_future_key)
                 for result in answer.results
-                for each in result.topics
-                for part in each.partitions
+                for entry in result.topics
+                for part in entry.partitions
             ]
             for answer in both.ask(request, 4)
         ]
-        if all(len(each) == 1 and not each[0][1] for each in found):
-            return [each[0][0] for each in found]
+        if all(len(replicas) == 1 and not replicas[0][1] for replicas in by_node):
+            return [replicas[0][0] for replicas in by_node]
         time.sleep(0.05)
-    raise AssertionError(f"{topic} is still on its way: {found}")
+    raise AssertionError(f"{topic} is still moving: {by_node}")
 
 
 def ask_to_move(both: NodePair, topic: str, name: str) -> set[int]:
-    """Let both move the partition to the directory of a name; the codes of their answers."""
+    """Ask both nodes to move the partition to a directory, and return their error codes."""
 
     def make(side: Side) -> AlterReplicaLogDirsRequest:
         topics = [AlterReplicaLogDirTopic(name=topic, partitions=[0])]
@@ -105,13 +105,13 @@ def ask_to_move(both: NodePair, topic: str, name: str) -> set[int]:
 
 
 def move(both: NodePair, topic: str, name: str) -> None:
-    """Let both move the partition to the directory of a name, and wait until it is there."""
+    """Move the partition to a directory on both nodes, and wait until it is there."""
     assert ask_to_move(both, topic, name) == {0}
-    assert where(both, topic) == [name, name]
+    assert find_directories(both, topic) == [name, name]
 
 
 def cordon(both: NodePair, *names: str) -> None:
-    """Let both take no new replicas into the directories of some names."""
+    """Cordon directories on both nodes, so that they get no new replicas."""
 
     def make(side: Side) -> IncrementalAlterConfigsRequest:
         value = ",".join(f"{side.memory['folder']}/{name}" for name in names)
@@ -122,15 +122,15 @@ def cordon(both: NodePair, *names: str) -> None:
     both.expect_same(make, 1)
     both.expect_same_soon(DescribeLogDirsRequest(topics=[]), 5, ignoring=["log_dir", "usable_bytes"])
     for answer in both.ask(DescribeLogDirsRequest(topics=[]), 5):
-        assert {Path(each.log_dir).name for each in answer.results if each.is_cordoned} == {*names}
+        assert {Path(result.log_dir).name for result in answer.results if result.is_cordoned} == {*names}
 
 
-def same_all_over(both: NodePair, topic: str) -> None:
-    """Whatever can be asked of the partition is answered by both alike."""
+def check_same_answers(both: NodePair, topic: str) -> None:
+    """Check that both nodes answer all queries about the partition alike."""
     for timestamp in (-1, -2, -3, 0):
-        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        query = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         both.expect_same(
-            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[asked])]), 11
+            ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=[query])]), 11
         )
     both.expect_same(fetch(12, Part(topic, 0)), 12)
     both.expect_same(DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0])]), 0)
@@ -142,41 +142,41 @@ def same_all_over(both: NodePair, topic: str) -> None:
     both.expect_same(sizes, 4, ignoring=["log_dir", "usable_bytes"])
 
 
-def test_there_and_back_again(both: NodePair, topic: str) -> None:
+def test_a_replica_moves_there_and_back(both: NodePair, topic: str) -> None:
     for name in ("more", "logs", "logs", "more"):
         move(both, topic, name)
-        same_all_over(both, topic)
+        check_same_answers(both, topic)
         both.produce(topic, batch(2))
-        same_all_over(both, topic)
+        check_same_answers(both, topic)
 
 
-def test_an_empty_partition(both: NodePair) -> None:
+def test_an_empty_replica_moves(both: NodePair) -> None:
     topic = both.new_topic(configs=KEPT)
     for name in ("more", "logs"):
         move(both, topic, name)
-    # Kafka forgets the epoch of a leader that has written nothing, until it writes.
+    # Kafka forgets the epoch of a leader that has written nothing; a write restores it.
     both.produce(topic, batch())
-    same_all_over(both, topic)
+    check_same_answers(both, topic)
 
 
-def test_a_log_that_begins_inside_a_batch(both: NodePair, topic: str) -> None:
+def test_a_log_that_starts_inside_a_batch_moves(both: NodePair, topic: str) -> None:
     part = DeleteRecordsPartition(partition_index=0, offset=2)
     both.expect_same(
         DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[part])], timeout_ms=1000), 2
     )
     for name in ("more", "logs"):
         move(both, topic, name)
-        same_all_over(both, topic)
+        check_same_answers(both, topic)
 
 
-def test_a_cordoned_directory_takes_no_new_replicas(both: NodePair, topic: str) -> None:
+def test_a_cordoned_directory_gets_no_new_replicas(both: NodePair, topic: str) -> None:
     move(both, topic, "logs")
     cordon(both, "more")
     assert ask_to_move(both, topic, "more") == {InvalidReplicaAssignment.code}
-    assert where(both, both.new_topic()) == ["logs", "logs"]
+    assert find_directories(both, both.new_topic()) == ["logs", "logs"]
     cordon(both, "logs", "more")
     refused = CreatableTopic(name="nowhere", num_partitions=1, replication_factor=1)
     answers = both.expect_same_soon(CreateTopicsRequest(topics=[refused], timeout_ms=5000, validate_only=True), 7)
-    assert {each.topics[0].error_code for each in answers} == {InvalidReplicationFactor.code}
+    assert {answer.topics[0].error_code for answer in answers} == {InvalidReplicationFactor.code}
     cordon(both)
     move(both, topic, "more")

@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071) beside Kafka: members bring their own ids, so that whole lives of groups are equal."""
+"""Streams groups (KIP-1071) behave as Kafka's; members choose their own ids, so whole lives of groups are compared."""
 
 import random
 from itertools import count
@@ -59,7 +59,7 @@ def members(both: NodePair) -> StreamsGroupMembers:
     return StreamsGroupMembers(both, group)
 
 
-def test_members_come_share_and_go(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_members_join_share_tasks_and_leave(both: NodePair, members: StreamsGroupMembers) -> None:
     topology = word_count(new_topic(both, partitions=4), members.group)
     members.join("a", topology)
     members.compare_group()
@@ -75,7 +75,7 @@ def test_members_come_share_and_go(both: NodePair, members: StreamsGroupMembers)
     members.join("c", topology, process_id="a")
     members.settle()
     members.compare_group()
-    assert sum(len(each) for owned in members.owned.values() for each in owned["active"].values()) == 8
+    assert sum(len(numbers) for owned in members.owned.values() for numbers in owned["active"].values()) == 8
     members.send_heartbeat("b", -1)
     members.settle(3)
     del members.epochs["b"]
@@ -88,7 +88,7 @@ def test_members_come_share_and_go(both: NodePair, members: StreamsGroupMembers)
     members.compare_group()
 
 
-def test_members_are_told_in_the_order_of_kafkas_table(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_members_are_described_in_the_order_of_kafkas_hash_table(both: NodePair, members: StreamsGroupMembers) -> None:
     topology = word_count(new_topic(both), members.group)
     for number in range(6):
         members.join(f"member-{number}", topology)
@@ -96,7 +96,7 @@ def test_members_are_told_in_the_order_of_kafkas_table(both: NodePair, members: 
     assert len(compare_member_order(both, StreamsGroupDescribeRequest(group_ids=[members.group]), 0)) == 6
 
 
-def test_internal_topics_are_made_as_the_topology_wants_them(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_internal_topics_are_created_as_the_topology_says(both: NodePair, members: StreamsGroupMembers) -> None:
     members.join("a", word_count(new_topic(both, partitions=3), members.group))
     members.wait_until_ready("a")
     names = [f"{members.group}-words-repartition", f"{members.group}-counts-changelog"]
@@ -111,7 +111,7 @@ def test_internal_topics_are_made_as_the_topology_wants_them(both: NodePair, mem
         both.expect_same(DescribeConfigsRequest(resources=[resource]), 4)
 
 
-def test_standbys(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_standby_tasks_are_assigned_alike(both: NodePair, members: StreamsGroupMembers) -> None:
     configure(both, members.group, streams_num_standby_replicas="1")
     topology = word_count(new_topic(both, partitions=4), members.group)
     members.join("a", topology)
@@ -124,7 +124,7 @@ def test_standbys(both: NodePair, members: StreamsGroupMembers) -> None:
     assert sorted(standbys) == [0, 1, 2, 3]
 
 
-def test_what_is_malformed_is_refused_with_the_same_words(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_malformed_heartbeats_are_refused_with_the_same_messages(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both)
     topology = word_count(topic, members.group)
     members.send_heartbeat("", 0)
@@ -156,32 +156,32 @@ def test_what_is_malformed_is_refused_with_the_same_words(both: NodePair, member
     members.compare_group()
 
 
-def test_topologies_that_cannot_be(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_invalid_topologies_are_refused_alike(both: NodePair, members: StreamsGroupMembers) -> None:
     topic, wide = new_topic(both), new_topic(both, partitions=3)
 
-    def refused(*subtopologies: Subtopology, epoch: int = 0) -> None:
+    def expect_refusal(*subtopologies: Subtopology, epoch: int = 0) -> None:
         group = f"{members.group}-{next(numbers)}"
         StreamsGroupMembers(both, group).join("a", Topology(epoch=epoch, subtopologies=list(subtopologies)))
 
     one = Subtopology(subtopology_id="0", source_topics=[topic])
-    refused(Subtopology(subtopology_id="0", source_topics=["__consumer_offsets", "__transaction_state"]))
-    refused(Subtopology(subtopology_id="0", source_topics=["not valid", "..", topic]))
-    refused(Subtopology(subtopology_id="0", source_topics=[topic], source_topic_regex=["a.*"]))
-    refused(
+    expect_refusal(Subtopology(subtopology_id="0", source_topics=["__consumer_offsets", "__transaction_state"]))
+    expect_refusal(Subtopology(subtopology_id="0", source_topics=["not valid", "..", topic]))
+    expect_refusal(Subtopology(subtopology_id="0", source_topics=[topic], source_topic_regex=["a.*"]))
+    expect_refusal(
         Subtopology(
             subtopology_id="0", source_topics=[topic], state_changelog_topics=[TopicInfo(name="c", partitions=2)]
         )
     )
-    refused(Subtopology(subtopology_id="0"))
-    refused(one, one)
-    refused(one, epoch=-1)
-    refused(Subtopology(subtopology_id="0", source_topics=["missing-1", "missing-3", "missing-2", "missing-0"]))
-    refused(
+    expect_refusal(Subtopology(subtopology_id="0"))
+    expect_refusal(one, one)
+    expect_refusal(one, epoch=-1)
+    expect_refusal(Subtopology(subtopology_id="0", source_topics=["missing-1", "missing-3", "missing-2", "missing-0"]))
+    expect_refusal(
         Subtopology(
             subtopology_id="0", source_topics=[topic], repartition_source_topics=[TopicInfo(name="never-written")]
         )
     )
-    refused(
+    expect_refusal(
         Subtopology(
             subtopology_id="0",
             repartition_sink_topics=["loop"],
@@ -189,33 +189,35 @@ def test_topologies_that_cannot_be(both: NodePair, members: StreamsGroupMembers)
         )
     )
     together = CopartitionGroup(source_topics=[0, 1])
-    refused(Subtopology(subtopology_id="0", source_topics=[topic, wide], copartition_groups=[together]))
-    refused(
+    expect_refusal(Subtopology(subtopology_id="0", source_topics=[topic, wide], copartition_groups=[together]))
+    expect_refusal(
         Subtopology(subtopology_id="0", source_topics=[topic], copartition_groups=[CopartitionGroup(source_topics=[9])])
     )
-    refused(Subtopology(subtopology_id="0", source_topics=[topic], state_changelog_topics=[TopicInfo(name=wide)]))
+    expect_refusal(
+        Subtopology(subtopology_id="0", source_topics=[topic], state_changelog_topics=[TopicInfo(name=wide)])
+    )
 
 
-def test_topics_that_cannot_be_made_are_told(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_internal_topics_that_cannot_be_created_are_reported(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both)
     bad = TopicInfo(name=f"{members.group}-changelog", replication_factor=3)
     topology = Topology(
         subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic], state_changelog_topics=[bad])]
     )
-    # Kafka's first answer tells of the failure already if it is quick to fail.
+    # Kafka's first answer already reports the failure if the creation fails quickly.
     request = members.request("a", 0, **members.new_member("a", topology))
     (epoch,) = {answer.member_epoch for answer in both.ask(request, 0)}
 
-    def told() -> bool:
+    def is_failure_reported() -> bool:
         answers = both.ask(members.request("a", epoch), 0)
         details = [answer.status[0].status_detail for answer in answers]
         assert all("Internal topics are missing" in detail for detail in details)
         return all("Creation failed: " in detail for detail in details)
 
-    assert any(told() for _ in range(100))
+    assert any(is_failure_reported() for _ in range(100))
 
 
-def test_older_and_other_topologies(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_other_topology_epochs_are_answered_alike(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both)
     members.join("a", word_count(topic, members.group, epoch=2))
     members.wait_until_ready("a")
@@ -226,7 +228,7 @@ def test_older_and_other_topologies(both: NodePair, members: StreamsGroupMembers
     members.compare_group()
 
 
-def test_delays(both: NodePair) -> None:
+def test_the_initial_rebalance_delay_applies(both: NodePair) -> None:
     members = StreamsGroupMembers(both, f"streams-{next(numbers)}")
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[new_topic(both, partitions=2)])])
     configure(both, members.group, streams_initial_rebalance_delay_ms="600000")
@@ -236,7 +238,7 @@ def test_delays(both: NodePair) -> None:
     members.compare_group()
 
 
-def test_a_wish_to_stop_and_endpoints(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_shutdown_requests_and_endpoints_are_passed_on_alike(both: NodePair, members: StreamsGroupMembers) -> None:
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[new_topic(both, partitions=4)])])
     members.join("a", topology, user_endpoint=Endpoint(host="a", port=1))
     members.heartbeat("a", endpoint_information_epoch=1)
@@ -252,7 +254,7 @@ def test_a_wish_to_stop_and_endpoints(both: NodePair, members: StreamsGroupMembe
     members.compare_group()
 
 
-def test_offsets(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_offset_requests_are_answered_alike(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both, partitions=2)
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])])
     members.join("a", topology)
@@ -270,8 +272,8 @@ def test_offsets(both: NodePair, members: StreamsGroupMembers) -> None:
         both.expect_same(request, version)
 
     def fetch(member: str | None, epoch: int) -> None:
-        wanted = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1])]
-        group = OffsetFetchRequestGroup(group_id=members.group, member_id=member, member_epoch=epoch, topics=wanted)
+        topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1])]
+        group = OffsetFetchRequestGroup(group_id=members.group, member_id=member, member_epoch=epoch, topics=topics)
         both.expect_same(OffsetFetchRequest(groups=[group]), 9)
 
     for epoch in (first, first - 1, first + 1, -1):
@@ -301,7 +303,7 @@ def test_offsets(both: NodePair, members: StreamsGroupMembers) -> None:
     fetch(None, -1)
 
 
-def test_what_is_written(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_stored_records_are_equal(both: NodePair, members: StreamsGroupMembers) -> None:
     topology = word_count(new_topic(both, partitions=3), members.group)
     configure(both, members.group, streams_num_standby_replicas="1")
     tags = [KeyValue(key="zone", value="1"), KeyValue(key="cluster", value="x")]
@@ -320,7 +322,9 @@ def test_what_is_written(both: NodePair, members: StreamsGroupMembers) -> None:
     assert len({kind for kind, *_ in ottla}) == 6
 
 
-def test_other_protocols_and_missing_groups(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_groups_of_other_types_and_missing_groups_are_answered_alike(
+    both: NodePair, members: StreamsGroupMembers
+) -> None:
     topic = new_topic(both)
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])])
     consumer = ConsumerGroupHeartbeatRequest(
@@ -356,17 +360,17 @@ def test_other_protocols_and_missing_groups(both: NodePair, members: StreamsGrou
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_lives_are_the_same(both: NodePair, members: StreamsGroupMembers, seed: int) -> None:
+def test_random_histories_of_groups_are_equal(both: NodePair, members: StreamsGroupMembers, seed: int) -> None:
     source = random.Random(seed)
     topology = word_count(new_topic(both, partitions=source.randint(1, 6)), members.group)
     members.join("first", topology)
     members.wait_until_ready("first")
-    made = count(1)
+    numbers_used = count(1)
     for _ in range(40):
         choice = source.random()
         alive: list[Any] = [member for member, epoch in members.epochs.items() if epoch > 0]
         if choice < 0.25 and len(alive) < 6:
-            members.join(f"m{next(made)}", topology, process_id=f"p{source.randrange(3)}")
+            members.join(f"m{next(numbers_used)}", topology, process_id=f"p{source.randrange(3)}")
         elif choice < 0.35 and len(alive) > 1:
             member = source.choice(alive)
             members.send_heartbeat(member, -1)

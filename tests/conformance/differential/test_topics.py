@@ -1,4 +1,4 @@
-"""Metadata, CreateTopics and DeleteTopics: all versions, what is made, what is refused and how."""
+"""Metadata, CreateTopics and DeleteTopics: all versions, accepted and refused requests."""
 
 from collections.abc import Callable
 from random import Random
@@ -23,30 +23,34 @@ DELETE_VERSIONS = range(1, 7)
 BAD_NAMES = ("", ".", "..", "a b", "a/b", "ä", "x" * 249, "x" * 250, "a.b_c-d", "a\0")
 
 
-def named(*names: str | None) -> list[MetadataRequestTopic]:
+def topic_names(*names: str | None) -> list[MetadataRequestTopic]:
     return [MetadataRequestTopic(name=name) for name in names]
 
 
 @pytest.mark.parametrize("version", METADATA_VERSIONS)
-def test_metadata_of_topics(both: NodePair, version: int) -> None:
+def test_metadata_describe_topics_alike(both: NodePair, version: int) -> None:
     topic, other = both.new_topic(partitions=3), both.new_topic()
-    both.expect_same(MetadataRequest(topics=named(topic)), version)
-    both.expect_same(MetadataRequest(topics=named(topic, other, topic, "nowhere")), version)
-    both.expect_same(MetadataRequest(topics=named(*BAD_NAMES), allow_auto_topic_creation=version % 2 > 0), version)
-    both.expect_same(MetadataRequest(topics=named("__consumer_offsets")), version)
+    both.expect_same(MetadataRequest(topics=topic_names(topic)), version)
+    both.expect_same(MetadataRequest(topics=topic_names(topic, other, topic, "nowhere")), version)
+    both.expect_same(
+        MetadataRequest(topics=topic_names(*BAD_NAMES), allow_auto_topic_creation=version % 2 > 0), version
+    )
+    both.expect_same(MetadataRequest(topics=topic_names("__consumer_offsets")), version)
     both.expect_same(
         MetadataRequest(
-            topics=named(topic), include_cluster_authorized_operations=True, include_topic_authorized_operations=True
+            topics=topic_names(topic),
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
         ),
         version,
     )
 
 
 @pytest.mark.parametrize("version", METADATA_VERSIONS)
-def test_metadata_of_all_and_of_none(both: NodePair, version: int) -> None:
+def test_metadata_of_all_topics_and_of_none_are_alike(both: NodePair, version: int) -> None:
     both.new_topic(partitions=2)
     answers = both.ask(MetadataRequest(topics=[] if version == 0 else None), version)
-    # Other tests make topics that one of the two refuses.
+    # Other tests create topics that one request_for the two refuses.
     names = [{topic.name for topic in answer.topics} for answer in answers]
     for answer in answers:
         answer.topics = [topic for topic in answer.topics if topic.name in names[0] & names[1]]
@@ -55,21 +59,21 @@ def test_metadata_of_all_and_of_none(both: NodePair, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(10, 14))
-def test_metadata_by_id(both: NodePair, version: int) -> None:
+def test_metadata_by_topic_id_are_alike(both: NodePair, version: int) -> None:
     topic = both.new_topic()
 
-    def of(*ids: Callable[[Side], bytes], name: str | None = None) -> Callable[[Side], MetadataRequest]:
+    def request_for(*ids: Callable[[Side], bytes], name: str | None = None) -> Callable[[Side], MetadataRequest]:
         return lambda side: MetadataRequest(
-            topics=[MetadataRequestTopic(topic_id=each(side), name=name) for each in ids]
+            topics=[MetadataRequestTopic(topic_id=topic_id(side), name=name) for topic_id in ids]
         )
 
-    both.expect_same(of(lambda side: side.id_of(topic)), version)
-    both.expect_same(of(lambda side: UNKNOWN_ID), version)
-    both.expect_same(of(lambda side: side.id_of(topic), lambda side: UNKNOWN_ID), version)
-    both.expect_same(of(lambda side: NO_TOPIC_ID), version)
-    both.expect_same(of(lambda side: side.id_of(topic), name=topic), version)
-    both.expect_same(of(lambda side: side.id_of(topic), name="nowhere"), version)
-    both.expect_same(of(lambda side: UNKNOWN_ID, name=topic), version)
+    both.expect_same(request_for(lambda side: side.id_of(topic)), version)
+    both.expect_same(request_for(lambda side: UNKNOWN_ID), version)
+    both.expect_same(request_for(lambda side: side.id_of(topic), lambda side: UNKNOWN_ID), version)
+    both.expect_same(request_for(lambda side: NO_TOPIC_ID), version)
+    both.expect_same(request_for(lambda side: side.id_of(topic), name=topic), version)
+    both.expect_same(request_for(lambda side: side.id_of(topic), name="nowhere"), version)
+    both.expect_same(request_for(lambda side: UNKNOWN_ID, name=topic), version)
 
 
 def learn(both: NodePair, answers: Answers) -> None:
@@ -81,26 +85,26 @@ def learn(both: NodePair, answers: Answers) -> None:
 
 
 def create(both: NodePair, version: int, *topics: CreatableTopic, validate_only: bool = False) -> Answers:
-    """Ask both to make topics; what they were given must be equal, ids aside."""
+    """Create topics on both nodes; the answers must be equal except for ids."""
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=10_000, validate_only=validate_only)
     answers = both.ask(request, version)
     learn(both, answers)
-    found = both.differences(answers, version, messages=Messages.LOOSELY)
-    assert not found, f"{request} v{version}:\n  " + "\n  ".join(found)
+    differences = both.differences(answers, version, messages=Messages.LOOSELY)
+    assert not differences, f"{request} v{version}:\n  " + "\n  ".join(differences)
     return answers
 
 
 def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str | None) -> CreatableTopic:
-    given = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
-    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, configs=given)
+    settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, configs=settings)
 
 
 def assigned(name: str, *replicas: list[int], partitions: int = -1, factor: int = -1, first: int = 0) -> CreatableTopic:
-    found = topic(name, partitions, factor)
-    found.assignments = [
+    entry = topic(name, partitions, factor)
+    entry.assignments = [
         CreatableReplicaAssignment(partition_index=first + index, broker_ids=ids) for index, ids in enumerate(replicas)
     ]
-    return found
+    return entry
 
 
 CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
@@ -126,7 +130,7 @@ CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
     "a setting that is listed only where it is set": lambda name: [topic(name, internal_segment_bytes="1000")],
     "a setting that does not exist": lambda name: [topic(name, no_such="1")],
     "a value that is no number": lambda name: [topic(name, retention_ms="soon")],
-    "a value out of range": lambda name: [topic(name, segment_bytes="1")],
+    "a value out request_for range": lambda name: [topic(name, segment_bytes="1")],
     "a null value": lambda name: [topic(name, retention_ms=None)],
     "an empty value": lambda name: [topic(name, cleanup_policy="")],
     "the same setting twice": lambda name: [
@@ -142,21 +146,21 @@ CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
 
 
 @pytest.mark.parametrize("name", CREATED)
-def test_topics_are_made_or_refused_alike(both: NodePair, name: str) -> None:
+def test_topics_are_created_or_refused_alike(both: NodePair, name: str) -> None:
     for version in CREATE_VERSIONS:
         topics = CREATED[name](f"made-{name.replace(' ', '-')}-{version}")
         create(both, version, *topics, validate_only=True)
         create(both, version, *topics)
         create(both, version, *topics)
-        names = [each.name for each in topics]
-        both.expect_same_soon(MetadataRequest(topics=named(*names), allow_auto_topic_creation=False), 9)
+        names = [entry.name for entry in topics]
+        both.expect_same_soon(MetadataRequest(topics=topic_names(*names), allow_auto_topic_creation=False), 9)
 
 
 @pytest.mark.parametrize("version", CREATE_VERSIONS)
-def test_names_that_may_not_be(both: NodePair, version: int) -> None:
+def test_invalid_topic_names_are_refused_alike(both: NodePair, version: int) -> None:
     for number, name in enumerate(BAD_NAMES):
-        own = name if number < 6 or "\0" in name else f"{name[:-2]}{version:02d}" if len(name) == 249 else name
-        create(both, version, topic(own))
+        unique_name = name if number < 6 or "\0" in name else f"{name[:-2]}{version:02d}" if len(name) == 249 else name
+        create(both, version, topic(unique_name))
     create(both, version, topic(f"clash.{version}"))
     create(both, version, topic(f"clash_{version}"))
     create(both, version, topic("__consumer_offsets" if version == 2 else f"__own-{version}"))
@@ -170,22 +174,22 @@ def by_name(version: int, *names: str | None) -> DeleteTopicsRequest:
 
 
 @pytest.mark.parametrize("version", DELETE_VERSIONS)
-def test_topics_are_deleted_alike(both: NodePair, version: int) -> None:
+def test_topics_are_deleted_by_name_alike(both: NodePair, version: int) -> None:
     first, second, third = (both.new_topic() for _ in range(3))
     for names in ((first,), (first,), ("nowhere", second), (second, third, third), (), ("",), ("a b",)):
         both.expect_same(by_name(version, *names), version, messages=Messages.LOOSELY)
-    both.expect_same_soon(MetadataRequest(topics=named(first, second, third), allow_auto_topic_creation=False), 9)
+    both.expect_same_soon(MetadataRequest(topics=topic_names(first, second, third), allow_auto_topic_creation=False), 9)
 
 
-def test_topics_are_deleted_by_id(both: NodePair) -> None:
+def test_topics_are_deleted_by_id_alike(both: NodePair) -> None:
     first, second, third = (both.new_topic() for _ in range(3))
 
-    def of(*states: tuple[str | None, str | bytes]) -> Callable[[Side], DeleteTopicsRequest]:
+    def request_for(*states: tuple[str | None, str | bytes]) -> Callable[[Side], DeleteTopicsRequest]:
         return lambda side: DeleteTopicsRequest(
             timeout_ms=10_000,
             topics=[
-                DeleteTopicState(name=name, topic_id=side.id_of(given) if isinstance(given, str) else given)
-                for name, given in states
+                DeleteTopicState(name=name, topic_id=side.id_of(topic_id) if isinstance(topic_id, str) else topic_id)
+                for name, topic_id in states
             ],
         )
 
@@ -197,11 +201,11 @@ def test_topics_are_deleted_by_id(both: NodePair) -> None:
         [(third, third)],
         [("nowhere", NO_TOPIC_ID), (None, NO_TOPIC_ID)],
     ):
-        both.expect_same(of(*states), 6, messages=Messages.LOOSELY)
-    both.expect_same_soon(MetadataRequest(topics=named(first, second, third), allow_auto_topic_creation=False), 9)
+        both.expect_same(request_for(*states), 6, messages=Messages.LOOSELY)
+    both.expect_same_soon(MetadataRequest(topics=topic_names(first, second, third), allow_auto_topic_creation=False), 9)
 
 
-def test_a_topic_by_name_and_by_id_at_once(both: NodePair) -> None:
+def test_a_topic_named_by_name_and_id_in_one_request_is_answered_alike(both: NodePair) -> None:
     name = both.new_topic()
     both.expect_same(
         lambda side: DeleteTopicsRequest(
@@ -212,19 +216,19 @@ def test_a_topic_by_name_and_by_id_at_once(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_lives_of_topics(both: NodePair, seed: int) -> None:
+def test_random_creations_and_deletions_end_alike(both: NodePair, seed: int) -> None:
     random = Random(seed)
     names = [f"life-{seed}-{number}" for number in range(4)]
     for _ in range(30):
         chosen = random.sample(names, random.randint(1, 3))
         if random.random() < 0.5:
             settings = random.choice(({}, {"retention_ms": "5"}, {"cleanup_policy": "neither"}))
-            made = [
+            entries = [
                 topic(name, random.choice((1, 2, 0, -1)), random.choice((1, 1, -1, 3)), **settings) for name in chosen
             ]
-            create(both, random.choice(CREATE_VERSIONS), *made, validate_only=random.random() < 0.2)
+            create(both, random.choice(CREATE_VERSIONS), *entries, validate_only=random.random() < 0.2)
         else:
             version = random.choice(DELETE_VERSIONS)
             both.expect_same(by_name(version, *chosen), version, messages=Messages.LOOSELY, ignoring=("topic_id",))
-        asked = MetadataRequest(topics=named(*names), allow_auto_topic_creation=False)
-        both.expect_same_soon(asked, random.randrange(4, 10))
+        request = MetadataRequest(topics=topic_names(*names), allow_auto_topic_creation=False)
+        both.expect_same_soon(request, random.randrange(4, 10))
