@@ -1,4 +1,4 @@
-"""The audit log: for the same request both nodes log the same decisions, word by word and at the same levels.
+"""The audit log: for the same request, both nodes log the same decisions with the same text and levels.
 
 Kafka's authorizer is asked by its handlers in the order of a hash table, so that the lines of one request are compared
 as a set. A request that a broker hands on is audited by Kafka's controller, and by an Ottla node that is both, once.
@@ -44,7 +44,7 @@ _line = re.compile(rf"(\w+) {re.escape(AUDIT)}: (.* for request = (\w+) with .*)
 
 
 def set_level(node: OttlaNode, level: str) -> None:
-    """Give the audit log of an Ottla node a level, as an operator does."""
+    """Set the level of an Ottla node's audit log, as an operator does."""
     change = incremental.AlterableConfig(name=AUDIT, value=level)
     resource = incremental.AlterConfigsResource(
         resource_type=ResourceType.BROKER_LOGGER, resource_name="1", configs=[change]
@@ -63,32 +63,32 @@ def audited_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[No
 @pytest.fixture
 def audited(audited_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
     both, node = audited_nodes
-    before = node.log_path.stat().st_size
+    log_start = node.log_path.stat().st_size
     yield both
     both.reconnect()
-    complaints = node.logged_errors(before)
-    assert not complaints, complaints
+    errors = node.logged_errors(log_start)
+    assert not errors, errors
 
 
-def audit_of(side: Side, since: int, api: str) -> Counter[tuple[str, str]]:
-    """The lines about an API, with their levels, that a node has written since."""
+def read_audit(side: Side, since: int, api: str) -> Counter[tuple[str, str]]:
+    """Return the lines about an API, with their levels, that a node has logged since a position."""
     assert side.log_path is not None
     with side.log_path.open("rb") as log:
         log.seek(since)
         lines = log.read().decode(errors="replace").splitlines()
-    found = (_line(line) for line in lines)
-    return Counter((line[1], line[2]) for line in found if line is not None and line[3] == api)
+    parsed = (_line(line) for line in lines)
+    return Counter((line[1], line[2]) for line in parsed if line is not None and line[3] == api)
 
 
 def differences(both: NodePair, request: RequestSource, version: int) -> list[str]:
-    """What only one of the nodes writes about a request."""
-    made = request(both.ottla) if callable(request) else request
-    api = schema_of(type(made)).name.removesuffix("Request")
-    before = [side.log_path.stat().st_size for side in both.sides if side.log_path is not None]
+    """Return the lines about a request that only one of the nodes logs."""
+    side_request = request(both.ottla) if callable(request) else request
+    api = schema_of(type(side_request)).name.removesuffix("Request")
+    starts = [side.log_path.stat().st_size for side in both.sides if side.log_path is not None]
     both.ask(request, version)
     deadline = time.monotonic() + 1
     while True:
-        kafka, ottla = (audit_of(side, since, api) for side, since in zip(both.sides, before, strict=True))
+        kafka, ottla = (read_audit(side, since, api) for side, since in zip(both.sides, starts, strict=True))
         if kafka == ottla or time.monotonic() > deadline:
             break
         time.sleep(0.02)
@@ -99,10 +99,10 @@ def differences(both: NodePair, request: RequestSource, version: int) -> list[st
     ]
 
 
-def same_audit(both: NodePair, *requests: tuple[RequestSource, int]) -> None:
-    """Fail with all that the nodes audit differently."""
-    found = [line for request, version in requests for line in differences(both, request, version)]
-    assert not found, "\n  ".join(["the audit logs differ:", *found])
+def expect_same_audit(both: NodePair, *requests: tuple[RequestSource, int]) -> None:
+    """Fail with all lines that differ between the audit logs."""
+    differing = [line for request, version in requests for line in differences(both, request, version)]
+    assert not differing, "\n  ".join(["the audit logs differ:", *differing])
 
 
 TOPIC_CASES: dict[str, Callable[[str], list[Rule]]] = {
@@ -127,20 +127,20 @@ TOPIC_CASES: dict[str, Callable[[str], list[Rule]]] = {
 
 
 @pytest.mark.parametrize("name", TOPIC_CASES)
-def test_requests_about_topics(audited: NodePair, name: str) -> None:
+def test_requests_about_topics_are_audited_alike(audited: NodePair, name: str) -> None:
     topic, open_topic = audited.new_topic(), audited.new_topic()
     with rules(audited, *TOPIC_CASES[name](topic)):
-        same_audit(audited, *about_topic(topic, open_topic))
+        expect_same_audit(audited, *about_topic(topic, open_topic))
 
 
-def test_each_fetch_of_a_session_counts_all_of_its_partitions(audited: NodePair) -> None:
+def test_each_fetch_of_a_session_audits_all_its_partitions(audited: NodePair) -> None:
     topic, closed = audited.new_topic(partitions=3), audited.new_topic(partitions=2)
 
-    def asked(side: Any) -> Any:
+    def request(side: Any) -> Any:
         epoch = side.memory["epoch"]
         parts = [Part(topic, 0), Part(topic, 1), Part(closed, 0), Part(topic, 2), Part(closed, 1)]
-        named = parts if not epoch else []
-        return fetch(12, *named, session=side.memory["session"], session_epoch=epoch)(side)
+        requested = parts if not epoch else []
+        return fetch(12, *requested, session=side.memory["session"], session_epoch=epoch)(side)
 
     with rules(audited, Rule(AclResourceType.TOPIC, closed, Operation.READ, DENY)):
         for side in audited.sides:
@@ -148,32 +148,32 @@ def test_each_fetch_of_a_session_counts_all_of_its_partitions(audited: NodePair)
         for epoch in range(3):
             for side in audited.sides:
                 side.memory["epoch"] = epoch
-            before = [side.log_path.stat().st_size for side in audited.sides if side.log_path is not None]
-            for side, answer in zip(audited.sides, audited.ask(asked, 12), strict=True):
+            starts = [side.log_path.stat().st_size for side in audited.sides if side.log_path is not None]
+            for side, answer in zip(audited.sides, audited.ask(request, 12), strict=True):
                 side.memory["session"] = answer.session_id
-            kafka, ottla = (audit_of(side, since, "Fetch") for side, since in zip(audited.sides, before, strict=True))
+            kafka, ottla = (read_audit(side, since, "Fetch") for side, since in zip(audited.sides, starts, strict=True))
             assert kafka == ottla
             assert sum("resourceRefCount = 3 " in text for _, text in ottla) == 1
 
 
-def test_requests_about_groups(audited: NodePair) -> None:
+def test_requests_about_groups_are_audited_alike(audited: NodePair) -> None:
     coordinators_ready(audited)
     topic = audited.new_topic()
-    for given in ([], [Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)]):
-        with rules(audited, *given):
-            same_audit(audited, *about_group("closed", topic), (ListGroupsRequest(), 4))
+    for acls in ([], [Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)]):
+        with rules(audited, *acls):
+            expect_same_audit(audited, *about_group("closed", topic), (ListGroupsRequest(), 4))
 
 
 @pytest.mark.parametrize("more", [(), (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)], ids=str)
-def test_requests_about_the_cluster(audited: NodePair, more: tuple[Operation, ...]) -> None:
+def test_requests_about_the_cluster_are_audited_alike(audited: NodePair, more: tuple[Operation, ...]) -> None:
     with rules(
         audited, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
     ):
-        same_audit(audited, *about_cluster())
+        expect_same_audit(audited, *about_cluster())
 
 
-def test_requests_that_make_topics_and_producers(audited: NodePair) -> None:
-    given = [
+def test_creations_of_topics_and_producers_are_audited_alike(audited: NodePair) -> None:
+    acls = [
         Rule(AclResourceType.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
         Rule(AclResourceType.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),
         Rule(AclResourceType.TOPIC, "theirs-", Operation.ALL, principal=SOMEBODY, pattern=PREFIXED),
@@ -183,27 +183,27 @@ def test_requests_that_make_topics_and_producers(audited: NodePair) -> None:
         CreatableTopic(name=name, num_partitions=1, replication_factor=1)
         for name in ("mine-1", "mine-2", "theirs-1", "theirs-2", "theirs-2")
     ]
-    wanted = MetadataRequest(topics=[MetadataRequestTopic(name="theirs-9")], allow_auto_topic_creation=True)
-    with rules(audited, *given):
-        same_audit(
+    metadata_request = MetadataRequest(topics=[MetadataRequestTopic(name="theirs-9")], allow_auto_topic_creation=True)
+    with rules(audited, *acls):
+        expect_same_audit(
             audited,
             (CreateTopicsRequest(topics=topics, timeout_ms=5000, validate_only=True), 7),
-            (wanted, 9),
+            (metadata_request, 9),
             (InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4),
             (InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1000), 4),
         )
 
 
-def test_refusals_are_logged_at_info_and_permissions_are_not(audited_nodes: tuple[NodePair, OttlaNode]) -> None:
-    """The level that a node starts with, Kafka's own; it can be set while the node runs."""
+def test_only_denials_are_logged_at_info(audited_nodes: tuple[NodePair, OttlaNode]) -> None:
+    """INFO is Kafka's default level; it can be changed while the node runs."""
     both, node = audited_nodes
     topic, open_topic = both.new_topic(), both.new_topic()
     with rules(both, Rule(AclResourceType.TOPIC, topic, Operation.WRITE)):
         set_level(node, "INFO")
         try:
-            before = node.log_path.stat().st_size
+            since = node.log_path.stat().st_size
             both.ottla.ask(fetch(12, Part(topic), Part(topic, 9), Part(open_topic))(both.ottla), 12)
-            (line,) = audit_of(both.ottla, before, "Fetch").elements()
+            (line,) = read_audit(both.ottla, since, "Fetch").elements()
             level, text = line
             assert level == "INFO"
             assert text == (
@@ -211,8 +211,8 @@ def test_refusals_are_logged_at_info_and_permissions_are_not(audited_nodes: tupl
                 f" Topic:LITERAL:{topic} for request = Fetch with resourceRefCount = 2 based on rule DefaultDeny"
             )
             set_level(node, "WARN")
-            before = node.log_path.stat().st_size
+            since = node.log_path.stat().st_size
             both.ottla.ask(fetch(12, Part(topic))(both.ottla), 12)
-            assert not audit_of(both.ottla, before, "Fetch")
+            assert not read_audit(both.ottla, since, "Fetch")
         finally:
             set_level(node, "TRACE")

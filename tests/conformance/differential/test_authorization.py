@@ -384,7 +384,7 @@ def test_creating_topics_needs_the_right_to_create(guarded: NodePair) -> None:
             guarded.expect_same(request, version, messages=Messages.LOOSELY)
         guarded.expect_same(CreateTopicsRequest(topics=requested, timeout_ms=5000), 7, messages=Messages.LOOSELY)
         for name in ("mine-9", "theirs-9"):
-            # A metadata metadata_request for a missing topic creates it, if the client may create it.
+            # A metadata request for a missing topic creates it, if the client may create it.
             metadata_request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)
             codes = [answer.topics[0].error_code for answer in guarded.ask(metadata_request, 9)]
             assert codes == ([3, 3] if name == "mine-9" else [29, 29])

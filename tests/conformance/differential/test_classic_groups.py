@@ -1,4 +1,4 @@
-"""Classic groups beside Kafka: whole lives of groups, in every version, and what is refused on the way."""
+"""Classic groups behave as Kafka's: whole lives of groups in every version, and refused requests."""
 
 from itertools import count
 from typing import Any
@@ -49,17 +49,17 @@ def topic(two_nodes: tuple[NodePair, object]) -> str:
     return two_nodes[0].new_topic(partitions=2)
 
 
-def look(both: NodePair, group: str) -> None:
-    """Both tell the same of a group."""
+def compare_group(both: NodePair, group: str) -> None:
+    """Check that both nodes describe, list and fetch the offsets of a group alike."""
     for version in versions_of(ApiKey.DESCRIBE_GROUPS):
         both.expect_same(DescribeGroupsRequest(groups=[group]), version)
-    # The other kinds are other tests' groups, which may be on their way from one state to the next.
+    # Groups of other types belong to other tests, and may be changing their state.
     both.expect_same(ListGroupsRequest(types_filter=["classic"]), 5)
     both.expect_same(OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=None)]), 8)
 
 
 def stable_pair(a: Member, b: Member) -> None:
-    """Two members in a generation: `a` leads, both are synced."""
+    """Bring two members into a generation: `a` leads, both are synced."""
     a.join()
     a.expect_same(a.sync_request({a: b"all"}), 5)
     b.send_join()
@@ -72,15 +72,15 @@ def stable_pair(a: Member, b: Member) -> None:
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.JOIN_GROUP))
-def test_the_life_of_a_group_of_one(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_a_group_of_one_member_lives_alike(both: NodePair, topic: str, group: str, version: int) -> None:
     sync, beat, leave, commit = (min(version, latest) for latest in (5, 4, 5, 9))
     with member(both, "a", group, topics=[topic]) as a:
         a.join(version)
-        look(both, group)
+        compare_group(both, group)
         a.expect_same(a.commit_request(topic, 1), max(commit, 2))
         a.heartbeat(beat)
         a.expect_same(a.sync_request({a: b"mine"}), sync)
-        look(both, group)
+        compare_group(both, group)
         a.heartbeat(beat)
         a.expect_same(a.commit_request(topic, 5), max(commit, 2))
         a.expect_same(a.sync_request({a: b"again"}), sync)
@@ -88,14 +88,14 @@ def test_the_life_of_a_group_of_one(both: NodePair, topic: str, group: str, vers
         a.expect_same(a.leave_request(), leave)
         a.heartbeat(beat)
         a.expect_same(a.leave_request(), leave)
-        look(both, group)
+        compare_group(both, group)
         a.expect_same(a.commit_request(topic, 6), max(commit, 2))
         a.join(version, member_id="")
-        look(both, group)
+        compare_group(both, group)
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 5, 7, 9])
-def test_two_members_rebalance(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_two_members_rebalance_alike(both: NodePair, topic: str, group: str, version: int) -> None:
     sync = min(version, 5)
     with member(both, "a", group, topics=[topic]) as a, member(both, "b", group, topics=["other"]) as b:
         a.protocols = [("range", subscription(topic)), ("roundrobin", b"r")]
@@ -104,47 +104,47 @@ def test_two_members_rebalance(both: NodePair, topic: str, group: str, version: 
         a.expect_same(a.sync_request({a: b"all"}), sync)
         b.send_join(version)
         a.wait_for_rebalance()
-        look(both, group)
+        compare_group(both, group)
         a.expect_same(a.commit_request(topic, 3), 8)
         a.expect_same(a.sync_request(), sync)
         a.join(version)
         b.end()
-        look(both, group)
+        compare_group(both, group)
         chosen: dict[str, Any] = {"protocol_name": "roundrobin"} if version >= 5 else {}
         b.begin(b.sync_request(**chosen), sync)
         assert a.heartbeat() == 0
         a.expect_same(a.sync_request({a: b"first"}, **chosen), sync)
         b.end()
-        look(both, group)
+        compare_group(both, group)
         b.expect_same(b.commit_request(topic, 4), 8)
         a.expect_same(a.leave_request(), 5)
         b.wait_for_rebalance()
         b.join(version)
-        look(both, group)
+        compare_group(both, group)
         b.expect_same(b.leave_request(), 5)
-        look(both, group)
+        compare_group(both, group)
 
 
-def test_a_member_that_changes_its_protocols(both: NodePair, topic: str, group: str) -> None:
+def test_a_change_of_protocols_causes_a_rebalance(both: NodePair, topic: str, group: str) -> None:
     with member(both, "a", group, topics=[topic]) as a, member(both, "b", group, topics=[topic]) as b:
         stable_pair(a, b)
-        b.join()  # nothing changed, so that nothing happens
+        b.join()  # nothing changed, so there is no rebalance
         b.protocols = [("range", subscription(topic, "more"))]
         b.send_join()
         a.wait_for_rebalance()
         a.join()
         b.end()
-        b.join()  # the same again, before the assignment
+        b.join()  # the same join again, before the assignment
         a.join()
         a.protocols = [("range", subscription("less"))]
         a.send_join()
         b.wait_for_rebalance()
         b.join()
         a.end()
-        look(both, group)
+        compare_group(both, group)
 
 
-def test_members_that_wait_for_the_assignment_when_another_joins(both: NodePair, topic: str, group: str) -> None:
+def test_a_join_ends_the_wait_for_an_assignment(both: NodePair, topic: str, group: str) -> None:
     with (
         member(both, "a", group, topics=[topic]) as a,
         member(both, "b", group, topics=[topic]) as b,
@@ -163,11 +163,11 @@ def test_members_that_wait_for_the_assignment_when_another_joins(both: NodePair,
         b.join()
         a.end()
         c.end()
-        look(both, group)
+        compare_group(both, group)
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.JOIN_GROUP))
-def test_joins_that_are_refused(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_invalid_joins_are_refused_alike(both: NodePair, topic: str, group: str, version: int) -> None:
     with member(both, "a", group, topics=[topic]) as a, member(both, "b", group, topics=[topic]) as b:
 
         def request(**fields: Any) -> JoinGroupRequest:
@@ -194,14 +194,14 @@ def test_joins_that_are_refused(both: NodePair, topic: str, group: str, version:
         b.expect_same(request(member_id="nobody"), version)
         if version >= 5:
             b.expect_same(request(member_id="nobody", group_instance_id="nobody"), version)
-        look(both, group)
+        compare_group(both, group)
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.SYNC_GROUP))
-def test_syncs_that_are_refused(both: NodePair, topic: str, group: str, version: int) -> None:
-    named: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
-    both.expect_same(SyncGroupRequest(group_id="missing", generation_id=1, member_id="nobody", **named), version)
-    both.expect_same(SyncGroupRequest(group_id="", generation_id=1, member_id="nobody", **named), version)
+def test_invalid_syncs_are_refused_alike(both: NodePair, topic: str, group: str, version: int) -> None:
+    protocol: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
+    both.expect_same(SyncGroupRequest(group_id="missing", generation_id=1, member_id="nobody", **protocol), version)
+    both.expect_same(SyncGroupRequest(group_id="", generation_id=1, member_id="nobody", **protocol), version)
     with member(both, "a", group, topics=[topic]) as a:
         a.join()
         a.expect_same(a.sync_request(generation_id=7), version)
@@ -219,7 +219,7 @@ def test_syncs_that_are_refused(both: NodePair, topic: str, group: str, version:
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.HEARTBEAT))
-def test_heartbeats_that_are_refused(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_invalid_heartbeats_are_refused_alike(both: NodePair, topic: str, group: str, version: int) -> None:
     both.expect_same(HeartbeatRequest(group_id="missing", generation_id=1, member_id="nobody"), version)
     both.expect_same(HeartbeatRequest(group_id="", generation_id=1, member_id="nobody"), version)
     with member(both, "a", group, topics=[topic]) as a:
@@ -232,7 +232,7 @@ def test_heartbeats_that_are_refused(both: NodePair, topic: str, group: str, ver
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.LEAVE_GROUP))
-def test_leaving(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_members_leave_alike(both: NodePair, topic: str, group: str, version: int) -> None:
     many = [MemberIdentity(member_id="nobody"), MemberIdentity(member_id="", group_instance_id="no such")]
     for name in ("missing", ""):
         both.expect_same(LeaveGroupRequest(group_id=name, member_id="nobody", members=many), version)
@@ -258,22 +258,22 @@ def test_leaving(both: NodePair, topic: str, group: str, version: int) -> None:
                 ),
                 version,
             )
-            look(both, group)
+            compare_group(both, group)
 
 
-def test_a_pending_member_leaves(both: NodePair, topic: str, group: str) -> None:
+def test_a_pending_member_leaves_alike(both: NodePair, topic: str, group: str) -> None:
     with member(both, "a", group, topics=[topic]) as a:
         a.expect_same(a.join_request(), 9)
-        look(both, group)
+        compare_group(both, group)
         a.heartbeat(generation_id=0)
         a.expect_same(a.sync_request(generation_id=0), 5)
         a.expect_same(a.leave_request(), 5)
         a.expect_same(a.join_request(), 9)
-        look(both, group)
+        compare_group(both, group)
 
 
 @pytest.mark.parametrize("version", range(5, 10))
-def test_static_members_keep_their_place(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_static_members_keep_their_assignment(both: NodePair, topic: str, group: str, version: int) -> None:
     with (
         member(both, "a", group, instance="first", topics=[topic]) as a,
         member(both, "b", group, instance="second", topics=[topic]) as b,
@@ -281,10 +281,10 @@ def test_static_members_keep_their_place(both: NodePair, topic: str, group: str,
         member(both, "b again", group, instance="second", topics=[topic]) as b2,
     ):
         stable_pair(a, b)
-        look(both, group)
+        compare_group(both, group)
         b2.join(version)
         b2.expect_same(b2.sync_request(), 5)
-        look(both, group)
+        compare_group(both, group)
         b.heartbeat()
         b.expect_same(b.commit_request(topic, 9), 9)
         b.join(version)
@@ -293,8 +293,8 @@ def test_static_members_keep_their_place(both: NodePair, topic: str, group: str,
         a2.join(version)
         a2.expect_same(a2.sync_request(), 5)
         a2.heartbeat()
-        look(both, group)
-        # A change of protocols is a rebalance; who waits under the old id is fenced.
+        compare_group(both, group)
+        # A change of protocols causes a rebalance; a member that waits under the old id is fenced.
         b2.send_join(version, protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("other"))])
         a2.wait_for_rebalance()
         with member(both, "b third", group, instance="second", topics=[topic]) as b3:
@@ -302,10 +302,10 @@ def test_static_members_keep_their_place(both: NodePair, topic: str, group: str,
             b2.end()
             a2.join(version)
             b3.end()
-            look(both, group)
+            compare_group(both, group)
 
 
-def test_offsets_of_topics_that_members_read(both: NodePair, topic: str, group: str) -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted(both: NodePair, topic: str, group: str) -> None:
     other = both.new_topic()
 
     def delete(name: str) -> OffsetDeleteRequest:
@@ -321,18 +321,18 @@ def test_offsets_of_topics_that_members_read(both: NodePair, topic: str, group: 
             a.expect_same(a.commit_request(name, 4), 9)
         for name in (topic, other):
             both.expect_same(delete(name), 0)
-        look(both, group)
+        compare_group(both, group)
         a.expect_same(a.leave_request(), 5)
         both.expect_same(delete(topic), 0)
-        look(both, group)
+        compare_group(both, group)
 
 
-def test_groups_of_another_type(both: NodePair, topic: str, group: str) -> None:
+def test_groups_of_another_protocol_type_are_answered_alike(both: NodePair, topic: str, group: str) -> None:
     with member(both, "a", group) as a:
         a.protocol_type, a.protocols = "connect", [("default", b"\1\2\3")]
         a.join()
         a.expect_same(a.sync_request({a: b"work"}), 5)
-        look(both, group)
+        compare_group(both, group)
         a.expect_same(a.commit_request(topic, 4), 9)
         name = OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
         both.expect_same(OffsetDeleteRequest(group_id=group, topics=[name]), 0)
@@ -341,26 +341,26 @@ def test_groups_of_another_type(both: NodePair, topic: str, group: str) -> None:
         both.expect_same(DeleteGroupsRequest(groups_names=[group]), 2)
 
 
-def written(both: NodePair, group: str) -> list[list[object]]:
-    """The records of a group in `__consumer_offsets` on both, with times and random ids left out."""
-    found = []
+def read_group_records(both: NodePair, group: str) -> list[list[object]]:
+    """Return a group's records in `__consumer_offsets` on both nodes, without times and random ids."""
+    records = []
     answers = both.ask(fetch(12, Part("__consumer_offsets", max_bytes=50_000_000)), 12)
     for side, answer in zip(both.sides, answers, strict=True):
         data = bytes(answer.responses[0].partitions[0].records or b"")
         entries: list[object] = []
         for pos, header in read_batches(data):
             entries += [
-                (entry.version, _plain(entry.key, side), _plain(entry.value, side))
+                (entry.version, _comparable(entry.key, side), _comparable(entry.value, side))
                 for entry in entries_of(GroupsBehaviour.kinds, data, pos, header)
                 if isinstance(entry, Stored) and getattr(entry.key, "group", None) == group
             ]
-        found.append(entries)
-    return found
+        records.append(entries)
+    return records
 
 
-def _plain(message: Any, side: Side) -> Any:
+def _comparable(message: Any, side: Side) -> Any:
     if isinstance(message, list):
-        return sorted((_plain(each, side) for each in message), key=repr)
+        return sorted((_comparable(item, side) for item in message), key=repr)
     if isinstance(message, str):
         return side.names.generated.get(message, message)
     if isinstance(message, bytes) and message in side.names.topics:
@@ -368,13 +368,13 @@ def _plain(message: Any, side: Side) -> Any:
     if message is None or isinstance(message, int | bytes):
         return message
     return {
-        name: _plain(getattr(message, name), side)
+        name: _comparable(getattr(message, name), side)
         for name in schema_of(type(message)).fields
         if not name.endswith("timestamp") or getattr(message, name) == -1
     }
 
 
-def test_what_is_written(both: NodePair, topic: str, group: str) -> None:
+def test_stored_records_are_equal(both: NodePair, topic: str, group: str) -> None:
     with member(both, "a", group, topics=[topic]) as a, member(both, "b", group, instance="i", topics=[topic]) as b:
         stable_pair(a, b)
         for version in (2, 8, 9, 10):
@@ -385,6 +385,6 @@ def test_what_is_written(both: NodePair, topic: str, group: str) -> None:
         name = OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
         both.expect_same(OffsetDeleteRequest(group_id=group, topics=[name]), 0)
         both.expect_same(DeleteGroupsRequest(groups_names=[group]), 2)
-        kafka, ottla = written(both, group)
+        kafka, ottla = read_group_records(both, group)
         assert ottla == kafka
         assert len(ottla) == 11

@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848) beside Kafka: members bring their own ids, so that whole lives of groups are equal."""
+"""Consumer groups (KIP-848) behave as Kafka's; members choose their own ids, so whole lives of groups are compared."""
 
 import random
 from itertools import count
@@ -48,7 +48,7 @@ def members(both: NodePair) -> ConsumerGroupMembers:
     return ConsumerGroupMembers(both, group)
 
 
-def test_members_come_share_and_go(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_members_join_share_partitions_and_leave(both: NodePair, members: ConsumerGroupMembers) -> None:
     topic = new_topic(both, partitions=6)
     members.join("a", topic)
     members.compare_group()
@@ -75,7 +75,7 @@ def test_members_come_share_and_go(both: NodePair, members: ConsumerGroupMembers
     members.compare_group()
 
 
-def test_members_are_told_in_the_order_of_kafkas_table(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_members_are_described_in_the_order_of_kafkas_hash_table(both: NodePair, members: ConsumerGroupMembers) -> None:
     topic = new_topic(both)
     for number in range(6):
         members.join(f"member-{number}", topic)
@@ -83,7 +83,7 @@ def test_members_are_told_in_the_order_of_kafkas_table(both: NodePair, members: 
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_what_is_malformed_is_refused_with_the_same_words(
+def test_malformed_heartbeats_are_refused_with_the_same_messages(
     both: NodePair, members: ConsumerGroupMembers, version: int
 ) -> None:
     topic = new_topic(both)
@@ -126,7 +126,7 @@ def test_epochs_are_fenced(both: NodePair, members: ConsumerGroupMembers) -> Non
     members.heartbeat("a")
     members.send_heartbeat("a", 1, owned={topic: [0]})
     members.confirm("a")
-    # The answer was lost: what it had in the epoch before is still accepted.
+    # If the answer was lost, the partitions of the previous epoch are still accepted.
     members.send_heartbeat("a", members.epochs["a"] - 1, owned=members.owned["a"])
     members.send_heartbeat("a", members.epochs["a"] - 1)
     members.send_heartbeat("a", members.epochs["a"] - 1, owned={topic: [0, 1, 2, 3]})
@@ -135,7 +135,7 @@ def test_epochs_are_fenced(both: NodePair, members: ConsumerGroupMembers) -> Non
     members.compare_group()
 
 
-def test_static_members_come_back(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_static_members_rejoin_alike(both: NodePair, members: ConsumerGroupMembers) -> None:
     topic = new_topic(both, partitions=4)
     members.join("a", topic, instance_id="i1")
     members.join("b", topic, instance_id="i2")
@@ -159,7 +159,7 @@ def test_static_members_come_back(both: NodePair, members: ConsumerGroupMembers)
     members.compare_group()
 
 
-def test_subscriptions_and_topics_change(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_changes_of_subscriptions_and_topics_rebalance_alike(both: NodePair, members: ConsumerGroupMembers) -> None:
     first, second = new_topic(both, partitions=3), new_topic(both, partitions=2)
     late = f"late-{members.group}"
     members.join("a", first, late, server_assignor="range")
@@ -191,23 +191,23 @@ def test_subscriptions_and_topics_change(both: NodePair, members: ConsumerGroupM
     members.compare_group()
 
 
-def test_offsets_belong_to_members_and_epochs(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_offset_requests_check_member_and_epoch(both: NodePair, members: ConsumerGroupMembers) -> None:
     topic = new_topic(both, partitions=4)
 
     def commit(member: str, epoch: int, partition: int = 0, *, version: int = 9) -> None:
         def make(side: Side) -> OffsetCommitRequest:
             partitions = [OffsetCommitRequestPartition(partition_index=partition, committed_offset=1)]
-            named = OffsetCommitRequestTopic(name=topic, topic_id=side.id_of(topic), partitions=partitions)
+            topic_request = OffsetCommitRequestTopic(name=topic, topic_id=side.id_of(topic), partitions=partitions)
             return OffsetCommitRequest(
-                group_id=members.group, member_id=member, generation_id_or_member_epoch=epoch, topics=[named]
+                group_id=members.group, member_id=member, generation_id_or_member_epoch=epoch, topics=[topic_request]
             )
 
         both.expect_same(make, version)
 
     def fetch(member: str | None, epoch: int, version: int = 9) -> None:
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1])]
-        asked = OffsetFetchRequestGroup(group_id=members.group, member_id=member, member_epoch=epoch, topics=topics)
-        both.expect_same(OffsetFetchRequest(groups=[asked]), version)
+        request = OffsetFetchRequestGroup(group_id=members.group, member_id=member, member_epoch=epoch, topics=topics)
+        both.expect_same(OffsetFetchRequest(groups=[request]), version)
 
     commit("", -1)
     members.join("a", topic)
@@ -228,8 +228,8 @@ def test_offsets_belong_to_members_and_epochs(both: NodePair, members: ConsumerG
     commit("a", epoch, lost)
     commit("a", epoch - 1, kept)
     commit("b", epoch, members.owned["b"][topic][0])
-    for member, at in ((None, -1), ("a", epoch + 1), ("a", epoch), ("b", -1), ("c", 1), ("", -1)):
-        fetch(member, at)
+    for member, member_epoch in ((None, -1), ("a", epoch + 1), ("a", epoch), ("b", -1), ("c", 1), ("", -1)):
+        fetch(member, member_epoch)
     deleted = OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
     both.expect_same(OffsetDeleteRequest(group_id=members.group, topics=[deleted]), 0)
     both.expect_same(DeleteGroupsRequest(groups_names=[members.group]), 2)
@@ -240,15 +240,15 @@ def test_offsets_belong_to_members_and_epochs(both: NodePair, members: ConsumerG
     members.compare_group()
 
 
-def test_own_settings_of_a_group(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_settings_of_a_group_apply(both: NodePair, members: ConsumerGroupMembers) -> None:
     configure(both, members.group, consumer_heartbeat_interval_ms="7000", consumer_session_timeout_ms="50000")
-    topic = new_topic(both)  # brokers that know of it know of the settings, too
+    topic = new_topic(both)  # brokers that know the topic know the settings too
     answers = members.join("a", topic)
     assert answers.ottla.heartbeat_interval_ms == 7000
 
 
-def test_a_target_lasts_for_the_interval(both: NodePair) -> None:
-    """Whoever comes shortly after a target was made waits for the next one."""
+def test_an_assignment_lasts_for_the_assignment_interval(both: NodePair) -> None:
+    """A member that joins shortly after an assignment waits for the next one."""
     members = ConsumerGroupMembers(both, f"consumer-{next(numbers)}")
     configure(both, members.group, consumer_assignment_interval_ms="15000")
     topic = new_topic(both, partitions=2)
@@ -262,7 +262,7 @@ def test_a_target_lasts_for_the_interval(both: NodePair) -> None:
     members.compare_group()
 
 
-def test_regular_expressions_find_topics(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_regular_expressions_subscribe_alike(both: NodePair, members: ConsumerGroupMembers) -> None:
     prefix = f"rx-{members.group}"
     both.create_topic(f"{prefix}-1", partitions=2)
     members.join("a", subscribed_topic_names=None, subscribed_topic_regex=f"{prefix}.*")
@@ -281,9 +281,9 @@ def test_regular_expressions_find_topics(both: NodePair, members: ConsumerGroupM
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_walks(both: NodePair, members: ConsumerGroupMembers, seed: int) -> None:
+def test_random_histories_of_groups_are_equal(both: NodePair, members: ConsumerGroupMembers, seed: int) -> None:
     source = random.Random(seed)
-    # Which of two topics comes first depends on their ids, which differ: one topic, or stretches.
+    # The order of two topics depends on their ids, which differ: use one topic, or the range assignor.
     assignor = source.choice(["uniform", "range"])
     topics = [new_topic(both, partitions=source.randint(1, 20)) for _ in range(1 if assignor == "uniform" else 3)]
     names = [f"member-{seed}-{number}" for number in range(8)]

@@ -1,4 +1,4 @@
-"""What a controller answers on its own listener, as Kafka does: to brokers, other controllers and direct clients."""
+"""A controller's listener answers brokers, other controllers and direct clients as Kafka's."""
 
 import struct
 from typing import Any
@@ -40,40 +40,40 @@ from ottla.protocol.wire.declare import schema_of
 from tests.conformance.differential.harness import NodePair, decode_response, frame_of
 
 CONTROLLER = "CONTROLLER"
-HOW_FAR = ["leader_epoch", "high_watermark", "log_end_offset", "*_timestamp", "replica_directory_id"]
+VARYING = ["leader_epoch", "high_watermark", "log_end_offset", "*_timestamp", "replica_directory_id"]
 PRINCIPAL = struct.pack(">h", 0) + encode(DefaultPrincipal(type="User", name="ANONYMOUS"), 0)
 LOCALHOST = b"\x7f\x00\x00\x01"
-LISTED = ListPartitionReassignmentsRequest(topics=None)
+LIST_REASSIGNMENTS = ListPartitionReassignmentsRequest(topics=None)
 
 
-def expect_same(both: NodePair, request: Any, version: int, **how: Any) -> Any:
-    return both.expect_same(request, version, listener=CONTROLLER, **how).ottla
+def expect_same(both: NodePair, request: Any, version: int, **options: Any) -> Any:
+    return both.expect_same(request, version, listener=CONTROLLER, **options).ottla
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_what_a_controller_speaks(both: NodePair, version: int) -> None:
+def test_api_versions_of_a_controller_are_alike(both: NodePair, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     expect_same(both, request, version)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_it_has_nothing_to_authenticate(both: NodePair, version: int) -> None:
+def test_authentication_on_a_plaintext_controller_fails_alike(both: NodePair, version: int) -> None:
     expect_same(both, SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
     expect_same(both, SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
 
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("kind", [1, 2, 7])
-def test_the_cluster_of_controllers(both: NodePair, version: int, kind: int) -> None:
-    for wanted in (True, False):
-        request = DescribeClusterRequest(endpoint_type=kind, include_cluster_authorized_operations=wanted)
+def test_the_cluster_is_described_alike(both: NodePair, version: int, kind: int) -> None:
+    for include in (True, False):
+        request = DescribeClusterRequest(endpoint_type=kind, include_cluster_authorized_operations=include)
         expect_same(both, request, version)
 
 
-def test_the_quorum(both: NodePair) -> None:
+def test_the_quorum_is_described_alike(both: NodePair) -> None:
     for version in range(3):
         topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
-        expect_same(both, DescribeQuorumRequest(topics=[topic]), version, ignoring=HOW_FAR)
+        expect_same(both, DescribeQuorumRequest(topics=[topic]), version, ignoring=VARYING)
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_the_quorum(both: NodePair) -> None:
         (AllocateProducerIdsRequest(broker_id=77, broker_epoch=1), 0),
         (AssignReplicasToDirsRequest(broker_id=77, broker_epoch=1), 0),
     ],
-    ids=lambda each: type(each).__name__,
+    ids=lambda request: type(request).__name__,
 )
-def test_nodes_that_do_not_belong_here(both: NodePair, request_: Any, version: int) -> None:
+def test_requests_of_foreign_nodes_are_refused_alike(both: NodePair, request_: Any, version: int) -> None:
     expect_same(both, request_, version, ignoring=["leader_epoch"])
 
 
-def test_clients_may_ask_the_controller_itself(both: NodePair) -> None:
+def test_clients_get_answers_from_the_controller_itself(both: NodePair) -> None:
     expect_same(
         both, CreateTopicsRequest(topics=[CreatableTopic(name="direct", num_partitions=1, replication_factor=1)]), 7
     )
@@ -115,7 +115,7 @@ def test_clients_may_ask_the_controller_itself(both: NodePair) -> None:
     expect_same(both, MetadataRequest(topics=[]), 4)
 
 
-def test_settings_are_altered_by_the_controller_itself(both: NodePair) -> None:
+def test_clients_alter_settings_at_the_controller_itself(both: NodePair) -> None:
     topic = both.new_topic()
 
     def resource(kind: int, name: str, setting: str, value: str) -> incremental.AlterConfigsResource:
@@ -143,33 +143,33 @@ def test_settings_are_altered_by_the_controller_itself(both: NodePair) -> None:
 # -- requests within requests --
 
 
-def enclosed(request: Any, version: int, *, principal: bytes | None = PRINCIPAL, at: bytes = LOCALHOST) -> Any:
+def envelope_of(request: Any, version: int, *, principal: bytes | None = PRINCIPAL, address: bytes = LOCALHOST) -> Any:
     data = frame_of(request, version, 99, "inner")
-    return EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=at)
+    return EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=address)
 
 
-def test_a_request_that_was_handed_on(both: NodePair) -> None:
+def test_forwarded_requests_are_answered_alike(both: NodePair) -> None:
     topic = CreatableTopic(name="enclosed", num_partitions=1, replication_factor=1)
     for request, version in (
         (CreateTopicsRequest(topics=[topic]), 7),
-        (LISTED, 0),
+        (LIST_REASSIGNMENTS, 0),
         (DescribeQuorumRequest(topics=[]), 2),
         (DeleteTopicsRequest(topic_names=["enclosed", "missing"], timeout_ms=5000), 4),
         (DeleteTopicsRequest(topic_names=["enclosed"], timeout_ms=5000), 1),
     ):
         key = schema_of(type(request)).key
         inner = []
-        for answer in both.ask(enclosed(request, version), 0, listener=CONTROLLER):
+        for answer in both.ask(envelope_of(request, version), 0, listener=CONTROLLER):
             assert answer.error_code == 0
             correlation_id, response = decode_response(key, version, answer.response_data)
             assert correlation_id == 99
             inner.append(response)
-        found = both.differences(type(both.ask(ApiVersionsRequest(), 0))(*inner), version, ignoring=["*topic_id"])
-        assert not found, f"{BY_KEY[key].name}: {found}"
+        differences = both.differences(type(both.ask(ApiVersionsRequest(), 0))(*inner), version, ignoring=["*topic_id"])
+        assert not differences, f"{BY_KEY[key].name}: {differences}"
 
 
-def test_tokens_are_decided_on_where_a_broker_vouches_for_its_client(both: NodePair) -> None:
-    for answer in both.ask(enclosed(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3), 0, listener=CONTROLLER):
+def test_delegation_tokens_need_a_forwarded_request(both: NodePair) -> None:
+    for answer in both.ask(envelope_of(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3), 0, listener=CONTROLLER):
         _, response = decode_response(ApiKey.CREATE_DELEGATION_TOKEN, 3, answer.response_data)
         assert response.error_code == 61
 
@@ -177,12 +177,12 @@ def test_tokens_are_decided_on_where_a_broker_vouches_for_its_client(both: NodeP
 @pytest.mark.parametrize(
     "envelope",
     [
-        enclosed(DescribeConfigsRequest(), 4),
-        enclosed(LISTED, 0, principal=b"\x00\x09xx"),
-        enclosed(LISTED, 0, principal=None),
-        enclosed(LISTED, 0, principal=b""),
-        enclosed(LISTED, 0, at=b"\x7f\x00"),
-        enclosed(LISTED, 0, at=b""),
+        envelope_of(DescribeConfigsRequest(), 4),
+        envelope_of(LIST_REASSIGNMENTS, 0, principal=b"\x00\x09xx"),
+        envelope_of(LIST_REASSIGNMENTS, 0, principal=None),
+        envelope_of(LIST_REASSIGNMENTS, 0, principal=b""),
+        envelope_of(LIST_REASSIGNMENTS, 0, address=b"\x7f\x00"),
+        envelope_of(LIST_REASSIGNMENTS, 0, address=b""),
         *(
             EnvelopeRequest(request_data=data, request_principal=PRINCIPAL, client_host_address=LOCALHOST)
             for data in (
@@ -196,7 +196,7 @@ def test_tokens_are_decided_on_where_a_broker_vouches_for_its_client(both: NodeP
     ],
     ids=str,
 )
-def test_envelopes_that_cannot_be_opened(both: NodePair, envelope: EnvelopeRequest) -> None:
+def test_invalid_envelopes_are_refused_alike(both: NodePair, envelope: EnvelopeRequest) -> None:
     answer = expect_same(both, envelope, 0)
     assert answer.error_code
     assert answer.response_data is None

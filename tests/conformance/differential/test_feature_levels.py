@@ -1,4 +1,4 @@
-"""Clusters with features of older levels beside Kafka: what their clients meet."""
+"""Clusters with older feature levels answer clients as Kafka's."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHe
 from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.conformance.differential.harness import NodePair, both_running
 from tests.conformance.differential.normalization import Messages
-from tests.conformance.differential.test_transactions import same_log
+from tests.conformance.differential.test_transactions import expect_same_log
 from tests.conformance.differential.transactional import CONCURRENT, WAIT_S, TransactionalProducer
 from tests.support.ottla_node import OttlaNode
 
@@ -23,7 +23,7 @@ UNSAFE_DOWNGRADE = 3
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
-    """Two nodes of their own: the features of the others are not touched."""
+    """Run two nodes for this module: the features of the shared nodes stay unchanged."""
     with both_running(tmp_path_factory.mktemp("versions")) as nodes:
         yield nodes
 
@@ -36,23 +36,23 @@ def both(nodes: tuple[NodePair, OttlaNode], request: pytest.FixtureRequest) -> N
 
 
 def set_level(both: NodePair, feature: str, level: int) -> None:
-    """Raise or lower a feature, and wait until brokers know of it."""
-    for kind in (UPGRADE, UNSAFE_DOWNGRADE):  # tests come in any order: one of the two is refused
+    """Raise or lower a feature level, and wait until the brokers know it."""
+    for kind in (UPGRADE, UNSAFE_DOWNGRADE):  # tests run in any order, so one of the two is refused
         update = FeatureUpdateKey(feature=feature, max_version_level=level, upgrade_type=kind)
         both.ask(UpdateFeaturesRequest(feature_updates=[update]), 2)
     deadline = time.monotonic() + WAIT_S
     while True:
-        told = [
-            {each.name: each.max_version_level for each in answer.finalized_features}
+        finalized = [
+            {feature.name: feature.max_version_level for feature in answer.finalized_features}
             for answer in both.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
         ]
-        if all(levels.get(feature, 0) == level for levels in told):
+        if all(levels.get(feature, 0) == level for levels in finalized):
             return
-        assert time.monotonic() < deadline, told
+        assert time.monotonic() < deadline, finalized
         time.sleep(0.05)
 
 
-def test_transactions_of_older_versions(both: NodePair) -> None:
+def test_transactions_at_older_levels_are_answered_alike(both: NodePair) -> None:
     topic = both.new_topic()
     producer = TransactionalProducer(both, f"producer-{time.monotonic_ns()}").start()
     for commit in (True, False):
@@ -66,24 +66,24 @@ def test_transactions_of_older_versions(both: NodePair) -> None:
     producer.settle()
     assert producer.init(expect=True)
     assert not producer.init()
-    same_log(both, topic)
+    expect_same_log(both, topic)
 
 
-def test_producers_that_are_newer_than_the_cluster(both: NodePair) -> None:
+def test_newer_producers_at_older_levels_are_answered_alike(both: NodePair) -> None:
     topic = both.new_topic()
     producer = TransactionalProducer(both, f"producer-{time.monotonic_ns()}").start()
     if producer.send(12, topic):
-        return  # version 0 cannot be written down; Kafka's producer is stuck then
+        return  # version 0 has no record for it, and Kafka's producer hangs
     producer.end(5, commit=True)
     producer.end(5, commit=True)
     producer.end(5, commit=False)
     assert not producer.add(3, (topic, 0))
     producer.end(5, commit=False)
     producer.end(4, commit=False)
-    same_log(both, topic)
+    expect_same_log(both, topic)
 
 
-def test_a_late_transaction_of_an_older_version(both: NodePair) -> None:
+def test_a_late_transaction_at_an_older_level_is_aborted(both: NodePair) -> None:
     topic = both.new_topic()
     producer = TransactionalProducer(both, f"producer-{time.monotonic_ns()}").start(timeout_ms=100)
     assert not producer.add(3, (topic, 0))
@@ -91,11 +91,11 @@ def test_a_late_transaction_of_an_older_version(both: NodePair) -> None:
     assert producer.wait_for(lambda state: state == "CompleteAbort")
     assert producer.send(11, topic)
     assert producer.end(4, commit=True)
-    same_log(both, topic)
+    expect_same_log(both, topic)
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_cluster_without_consumer_groups_says_so(nodes: tuple[NodePair, OttlaNode], version: int) -> None:
+def test_a_cluster_without_consumer_groups_refuses_them(nodes: tuple[NodePair, OttlaNode], version: int) -> None:
     both, _ = nodes
     set_level(both, GROUPS, 0)
     try:

@@ -12,7 +12,7 @@ VERSIONS = (7, 9, 11, 12, 13, 15, 17, 18)
 
 
 class Session:
-    """One session on both nodes, and its next epoch."""
+    """A fetch session on both nodes, and its next epoch."""
 
     def __init__(self, both: NodePair, version: int) -> None:
         self.both = both
@@ -26,10 +26,10 @@ class Session:
         return self.ask(*parts, **fields)
 
     def ask(self, *parts: Part, epoch: int | None = None, version: int | None = None, **fields: Any) -> Answers:
-        """Go on with the session; an epoch or a version that is given is tried without moving on."""
+        """Fetch in the session; with an explicit epoch or version, keep the session's next epoch."""
         used = self.version if version is None else version
-        asked = fetch(used, *parts, session="session", session_epoch=self.epoch if epoch is None else epoch, **fields)
-        answers = self.both.expect_same(asked, used)
+        request = fetch(used, *parts, session="session", session_epoch=self.epoch if epoch is None else epoch, **fields)
+        answers = self.both.expect_same(request, used)
         if epoch is None and version is None:
             self.epoch += 1
             for side, answer in zip(self.both.sides, answers, strict=True):
@@ -39,14 +39,14 @@ class Session:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_only_news_are_told(both: NodePair, version: int) -> None:
+def test_only_changed_partitions_are_returned(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=3)
     session = Session(both, version)
     session.open(*(Part(topic, index) for index in range(3)))
     session.ask()
     both.produce(topic, batch(2), partition=1)
     session.ask()
-    session.ask()  # the consumer has not moved on
+    session.ask()  # the consumer's positions are unchanged
     session.ask(Part(topic, 1, offset=2))
     both.produce(topic, batch(), partition=0)
     both.produce(topic, batch(), partition=1)
@@ -56,7 +56,7 @@ def test_only_news_are_told(both: NodePair, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_partitions_are_added_and_forgotten(both: NodePair, version: int) -> None:
+def test_partitions_are_added_and_removed(both: NodePair, version: int) -> None:
     topic, other = both.new_topic(partitions=2), both.new_topic()
     both.produce(other, batch())
     session = Session(both, version)
@@ -72,7 +72,7 @@ def test_partitions_are_added_and_forgotten(both: NodePair, version: int) -> Non
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_wrong_epochs_and_unknown_sessions(both: NodePair, version: int) -> None:
+def test_wrong_epochs_and_unknown_sessions_are_refused(both: NodePair, version: int) -> None:
     topic = both.new_topic()
     session = Session(both, version)
     session.open(Part(topic))
@@ -116,7 +116,7 @@ def test_a_full_request_replaces_the_session(both: NodePair, version: int) -> No
     session.ask(epoch=1)
 
 
-def test_errors_in_a_session(both: NodePair) -> None:
+def test_partitions_with_errors_stay_in_the_session(both: NodePair) -> None:
     topic = both.new_topic(partitions=2)
     for version in VERSIONS:
         session = Session(both, version)
@@ -129,7 +129,7 @@ def test_errors_in_a_session(both: NodePair) -> None:
         session.ask()
 
 
-def test_a_session_stays_with_names_or_with_ids(both: NodePair) -> None:
+def test_a_session_keeps_to_names_or_ids(both: NodePair) -> None:
     topic = both.new_topic()
     session = Session(both, 12)
     session.open(Part(topic))
@@ -142,7 +142,7 @@ def test_a_session_stays_with_names_or_with_ids(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("version", [12, 13, 18])
-def test_a_topic_that_is_deleted_and_made_again(both: NodePair, version: int) -> None:
+def test_a_recreated_topic_is_another_topic(both: NodePair, version: int) -> None:
     topic, other = both.new_topic(), both.new_topic()
     both.produce(topic, batch(3))
     session = Session(both, version)
@@ -158,7 +158,7 @@ def test_a_topic_that_is_deleted_and_made_again(both: NodePair, version: int) ->
     session.ask()
 
 
-def test_nothing_to_remember(both: NodePair) -> None:
+def test_an_empty_fetch_opens_no_session(both: NodePair) -> None:
     for version in VERSIONS:
         session = Session(both, version)
         session.open()
@@ -167,7 +167,7 @@ def test_nothing_to_remember(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_sessions(both: NodePair, seed: int) -> None:
+def test_random_sessions_are_answered_alike(both: NodePair, seed: int) -> None:
     random = Random(seed)
     topics = [both.new_topic(partitions=3) for _ in range(2)]
     places = [(topic, index) for topic in topics for index in range(3)] + [("nowhere", 0)]
@@ -183,8 +183,10 @@ def test_random_sessions(both: NodePair, seed: int) -> None:
             Part(*place, offset=random.choice((0, ends.get(place, 0), ends.get(place, 0) + 1)), max_bytes=300)
             for place in random.sample(places, random.choice((0, 0, 1, 2)))
         ]
-        named = [(part.topic, part.partition) for part in parts]
-        forgotten = [place for place in random.sample(places[1:], random.choice((0, 0, 0, 1))) if place not in named]
+        requested = [(part.topic, part.partition) for part in parts]
+        forgotten = [
+            place for place in random.sample(places[1:], random.choice((0, 0, 0, 1))) if place not in requested
+        ]
         if random.random() < 0.1:
             session.ask(*parts, epoch=random.choice((1, session.epoch + 1)))
         elif random.random() < 0.1:

@@ -1,4 +1,4 @@
-"""Coordinators and committed offsets, beside Kafka: every version, groups with and without members."""
+"""Coordinators and committed offsets as Kafka's: every version, groups with and without members."""
 
 from itertools import count
 from typing import Any
@@ -61,13 +61,13 @@ def id_of(side: Side, topic: str) -> bytes:
 
 
 def commit(group: str, *parts: tuple[str, int, int], metadata: str | None = "", **fields: Any) -> RequestSource:
-    """A commit of (topic, partition, offset)."""
+    """Return a commit of (topic, partition, offset)."""
 
     def make(side: Side) -> OffsetCommitRequest:
         topics: dict[str, OffsetCommitRequestTopic] = {}
         for topic, partition, offset in parts:
-            asked = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, topic_id=id_of(side, topic)))
-            asked.partitions.append(
+            entry = topics.setdefault(topic, OffsetCommitRequestTopic(name=topic, topic_id=id_of(side, topic)))
+            entry.partitions.append(
                 OffsetCommitRequestPartition(
                     partition_index=partition,
                     committed_offset=offset,
@@ -75,8 +75,8 @@ def commit(group: str, *parts: tuple[str, int, int], metadata: str | None = "", 
                     committed_metadata=metadata,
                 )
             )
-        named = {name: value for name, value in fields.items() if name != "epoch"}
-        return OffsetCommitRequest(group_id=group, topics=list(topics.values()), **named)
+        request_fields = {name: value for name, value in fields.items() if name != "epoch"}
+        return OffsetCommitRequest(group_id=group, topics=list(topics.values()), **request_fields)
 
     return make
 
@@ -84,14 +84,16 @@ def commit(group: str, *parts: tuple[str, int, int], metadata: str | None = "", 
 def fetch(
     version: int, group: str, parts: list[tuple[str, list[int]]] | None, *, stable: bool = False
 ) -> RequestSource:
-    """A question for the offsets of some partitions, or of all."""
+    """Return a request for the offsets of some or all partitions."""
 
     def make(side: Side) -> OffsetFetchRequest:
         if version < 8:
-            named = None
+            named_topics = None
             if parts is not None:
-                named = [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in parts]
-            return OffsetFetchRequest(group_id=group, topics=named, require_stable=stable)
+                named_topics = [
+                    OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in parts
+                ]
+            return OffsetFetchRequest(group_id=group, topics=named_topics, require_stable=stable)
         topics = None
         if parts is not None:
             topics = [
@@ -108,7 +110,7 @@ def fetch(
 class TestFindCoordinator:
     @pytest.mark.parametrize("version", versions_of(ApiKey.FIND_COORDINATOR))
     @pytest.mark.parametrize("kind", [0, 1, 2, 3, -1])
-    def test_every_type_of_key(self, both: NodePair, version: int, kind: int) -> None:
+    def test_every_key_type_is_answered_alike(self, both: NodePair, version: int, kind: int) -> None:
         if kind and version == 0:
             pytest.skip("v0 has no types of keys")
         for key in ("a-group", "", "ü€😀", "g:AAAAAAAAAAAAAAAAAAAAAQ:0", "g:AAAAAAAAAAAAAAAAAAAAAQ", "g:x:y", "::"):
@@ -120,26 +122,26 @@ class TestFindCoordinator:
                 both.expect_same_soon(request, version, within_s=20, messages=Messages.LOOSELY)
 
     @pytest.mark.parametrize("version", range(4, 7))
-    def test_many_keys(self, both: NodePair, version: int) -> None:
+    def test_several_keys_are_answered_alike(self, both: NodePair, version: int) -> None:
         both.expect_same(FindCoordinatorRequest(coordinator_keys=["a", "b", "a", ""]), version)
         both.expect_same(FindCoordinatorRequest(coordinator_keys=[]), version)
 
 
 class TestCommittedOffsets:
     @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_COMMIT))
-    def test_what_is_committed_is_found(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_committed_offsets_are_fetched(self, both: NodePair, topic: str, group: str, version: int) -> None:
         both.expect_same(commit(group, (topic, 0, 5), (topic, 2, 0), metadata="so far", epoch=3), version)
-        for asked in versions_of(ApiKey.OFFSET_FETCH):
-            both.expect_same(fetch(asked, group, [(topic, [0, 1, 2])]), asked)
-            both.expect_same(fetch(asked, group, [(topic, [])]), asked)
-            both.expect_same(fetch(asked, group, []), asked)
-            if asked >= 2:
-                both.expect_same(fetch(asked, group, None), asked)
+        for fetch_version in versions_of(ApiKey.OFFSET_FETCH):
+            both.expect_same(fetch(fetch_version, group, [(topic, [0, 1, 2])]), fetch_version)
+            both.expect_same(fetch(fetch_version, group, [(topic, [])]), fetch_version)
+            both.expect_same(fetch(fetch_version, group, []), fetch_version)
+            if fetch_version >= 2:
+                both.expect_same(fetch(fetch_version, group, None), fetch_version)
         both.expect_same(commit(group, (topic, 0, 3), metadata=None), version)
         both.expect_same(fetch(9, group, None, stable=True), 9)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_COMMIT))
-    def test_commits_that_are_refused(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_invalid_commits_are_refused_alike(self, both: NodePair, topic: str, group: str, version: int) -> None:
         both.expect_same(commit(group, (topic, 7, 1), (topic, -1, 1), (topic, 1, 1)), version)
         both.expect_same(commit(group, ("nowhere", 0, 1), (topic, 1, 2)), version)
         both.expect_same(commit(group, ("nowhere", 0, 1)), version)
@@ -161,7 +163,7 @@ class TestCommittedOffsets:
         both.expect_same(fetch(8, group, None), 8)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_FETCH))
-    def test_offsets_that_are_not_there(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_missing_offsets_are_answered_alike(self, both: NodePair, topic: str, group: str, version: int) -> None:
         both.expect_same(fetch(version, group, [(topic, [0, 9]), ("nowhere", [0])]), version)
         both.expect_same(fetch(version, "", [(topic, [0])]), version)
         both.expect_same(commit(group, (topic, 0, 5)), 8)
@@ -169,24 +171,24 @@ class TestCommittedOffsets:
         if version >= 2:
             both.expect_same(fetch(version, f"{group}-missing", None), version)
         if version >= 8:
-            asked = [OffsetFetchRequestGroup(group_id=each, topics=None) for each in (group, "missing", group)]
-            both.expect_same(OffsetFetchRequest(groups=asked), version)
+            groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in (group, "missing", group)]
+            both.expect_same(OffsetFetchRequest(groups=groups), version)
             both.expect_same(OffsetFetchRequest(groups=[]), version)
         if version >= 9:
             for member, epoch in (("nobody", 1), ("nobody", -1), (None, 5)):
-                asked = [OffsetFetchRequestGroup(group_id=group, topics=None, member_id=member, member_epoch=epoch)]
-                both.expect_same(OffsetFetchRequest(groups=asked), version)
+                groups = [OffsetFetchRequestGroup(group_id=group, topics=None, member_id=member, member_epoch=epoch)]
+                both.expect_same(OffsetFetchRequest(groups=groups), version)
 
     @pytest.mark.parametrize("version", [8, 9, 10])
-    def test_a_topic_that_is_not_there_comes_last_if_its_id_is_asked_for(
+    def test_a_missing_topic_comes_last_if_fetched_by_id(
         self, both: NodePair, topic: str, group: str, version: int
     ) -> None:
         both.expect_same(commit(group, (topic, 0, 5)), 8)
         answers = both.expect_same(fetch(version, group, [("nowhere", [0]), (topic, [0, 2])]), version)
-        sizes = [[len(each.partitions) for each in answer.groups[0].topics] for answer in answers]
+        sizes = [[len(entry.partitions) for entry in answer.groups[0].topics] for answer in answers]
         assert sizes == [[2, 1] if version >= 10 else [1, 2]] * 2
 
-    def test_a_topic_that_was_deleted(self, both: NodePair, group: str) -> None:
+    def test_offsets_of_a_deleted_topic_are_deleted(self, both: NodePair, group: str) -> None:
         for again in (False, True):
             name = both.new_topic()
             both.expect_same(commit(group, (name, 0, 7)), 9)
@@ -202,18 +204,18 @@ class TestCommittedOffsets:
 
 
 class TestDeletion:
-    def test_offsets(self, both: NodePair, topic: str, group: str) -> None:
-        def delete(*parts: tuple[str, list[int]], of: str = group) -> OffsetDeleteRequest:
+    def test_offsets_are_deleted_alike(self, both: NodePair, topic: str, group: str) -> None:
+        def delete(*parts: tuple[str, list[int]], group_id: str = group) -> OffsetDeleteRequest:
             topics = [
                 OffsetDeleteRequestTopic(
                     name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
                 )
                 for name, indexes in parts
             ]
-            return OffsetDeleteRequest(group_id=of, topics=topics)
+            return OffsetDeleteRequest(group_id=group_id, topics=topics)
 
         both.expect_same(delete((topic, [0])), 0)
-        both.expect_same(delete((topic, [0]), of=""), 0)
+        both.expect_same(delete((topic, [0]), group_id=""), 0)
         both.expect_same(commit(group, (topic, 0, 5), (topic, 1, 6)), 9)
         both.expect_same(delete((topic, [0, 2, 9]), ("nowhere", [0])), 0)
         both.expect_same(delete((topic, [0, 0]), (topic, [2])), 0)
@@ -225,7 +227,7 @@ class TestDeletion:
         both.expect_same(DescribeGroupsRequest(groups=[group]), 6)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.DELETE_GROUPS))
-    def test_groups(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_groups_are_deleted_alike(self, both: NodePair, topic: str, group: str, version: int) -> None:
         both.expect_same(commit(group, (topic, 0, 5), (topic, 1, 6)), 9)
         both.expect_same(DeleteGroupsRequest(groups_names=[group, "missing", "", "missing"]), version)
         both.expect_same(DeleteGroupsRequest(groups_names=[group]), version)
@@ -233,9 +235,11 @@ class TestDeletion:
         both.expect_same(fetch(9, group, None), 9)
 
 
-class TestLooking:
+class TestDescribing:
     @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_GROUPS))
-    def test_groups_that_only_commit(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_groups_without_members_are_described_alike(
+        self, both: NodePair, topic: str, group: str, version: int
+    ) -> None:
         both.expect_same(commit(group, (topic, 0, 5)), 9)
         for with_operations in (False, True) if version >= 3 else (False,):
             request = DescribeGroupsRequest(
@@ -245,7 +249,7 @@ class TestLooking:
         both.expect_same(DescribeGroupsRequest(groups=[]), version)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_GROUPS))
-    def test_lists(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_groups_are_listed_alike(self, both: NodePair, topic: str, group: str, version: int) -> None:
         both.expect_same(commit(group, (topic, 0, 5)), 9)
         states: list[list[str]] = [[]]
         kinds: list[list[str]] = [[]]
@@ -256,7 +260,7 @@ class TestLooking:
         for state in states:
             for kind in kinds:
                 answers = both.ask(ListGroupsRequest(states_filter=state, types_filter=kind), version)
-                # Not those of other tests: Kafka forgets an empty consumer group whose first classic member it refuses.
+                # Without other tests' groups, which Kafka may have forgotten when it refused a classic member.
                 for answer in answers:
-                    answer.groups = [each for each in answer.groups if each.group_id.startswith("offsets-")]
+                    answer.groups = [entry for entry in answer.groups if entry.group_id.startswith("offsets-")]
                 assert both.differences(answers, version) == []

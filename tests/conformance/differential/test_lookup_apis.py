@@ -1,4 +1,4 @@
-"""The APIs that look things up, in every version: offsets, epochs, producers, directories, topics, the cluster."""
+"""Lookup APIs in every version: offsets, epochs, producers, directories, topics, the cluster."""
 
 import time
 from functools import partial
@@ -42,14 +42,14 @@ def versions_of(key: ApiKey) -> range:
     return range(BY_KEY[key].oldest, BY_KEY[key].latest_stable + 1)
 
 
-def batch(*delays: int, **how: Any) -> bytearray:
-    """A batch of one record for each delay."""
-    return build_batch([Record(n, TIMESTAMP + delay, b"k", b"v" * 50) for n, delay in enumerate(delays)], **how)
+def batch(*delays: int, **options: Any) -> bytearray:
+    """Return a batch with a record for each delay."""
+    return build_batch([Record(n, TIMESTAMP + delay, b"k", b"v" * 50) for n, delay in enumerate(delays)], **options)
 
 
 @pytest.fixture(scope="module")
 def topic(two_nodes: tuple[NodePair, object]) -> str:
-    """A topic with records whose timestamps do not rise, in plain and compressed batches."""
+    """Return a topic with records in plain and compressed batches, whose timestamps do not only rise."""
     both = two_nodes[0]
     name = both.new_topic(partitions=4)
     both.produce(name, batch(0, 50, 20), batch(30, 10), batch(40, 41, 7, compression=Compression.LZ4))
@@ -60,45 +60,45 @@ def topic(two_nodes: tuple[NodePair, object]) -> str:
 
 class TestListOffsets:
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
-    def test_every_timestamp(self, both: NodePair, topic: str, version: int) -> None:
+    def test_every_timestamp_is_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
         times = (*range(-8, 1), *(TIMESTAMP + delay for delay in (-1, 0, 5, 15, 31, 41, 45, 50, 51)), 1 << 62)
         for timestamp in times:
             for isolation in (0, 1):
                 both.expect_same(_offsets((topic, [(index, timestamp, -1) for index in range(5)]), isolation), version)
 
     @pytest.mark.parametrize("replica", [-1, -2, -3, 0, 1, 5])
-    def test_replica_ids(self, both: NodePair, topic: str, replica: int) -> None:
+    def test_replica_ids_are_answered_alike(self, both: NodePair, topic: str, replica: int) -> None:
         for timestamp in (-1, -2, -3, TIMESTAMP + 5):
             both.expect_same(_offsets((topic, [(0, timestamp, -1)]), replica=replica), 11)
 
     @pytest.mark.parametrize("epoch", [-3, -2, -1, 0, 1, 9])
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
-    def test_leader_epochs(self, both: NodePair, topic: str, version: int, epoch: int) -> None:
+    def test_leader_epochs_are_checked_alike(self, both: NodePair, topic: str, version: int, epoch: int) -> None:
         for replica in (-1, -2):
             both.expect_same(_offsets((topic, [(0, -1, epoch), (1, -2, epoch)]), replica=replica), version)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
-    def test_what_is_asked_twice_or_is_not_there(self, both: NodePair, topic: str, version: int) -> None:
+    def test_repeated_and_missing_partitions_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
         both.expect_same(_offsets((topic, [(0, -1, -1), (0, -2, -1), (1, -1, -1)])), version)
         both.expect_same(
-            ListOffsetsRequest(replica_id=-1, topics=[_asked(topic, (0, -1)), _asked(topic, (0, -1), (1, -1))]), version
+            ListOffsetsRequest(replica_id=-1, topics=[_query(topic, (0, -1)), _query(topic, (0, -1), (1, -1))]), version
         )
         both.expect_same(
-            ListOffsetsRequest(replica_id=-1, topics=[_asked(topic, (0, -1)), _asked(topic, (1, -1))]), version
+            ListOffsetsRequest(replica_id=-1, topics=[_query(topic, (0, -1)), _query(topic, (1, -1))]), version
         )
         both.expect_same(
-            ListOffsetsRequest(replica_id=-1, topics=[_asked("nowhere", (0, -1)), _asked(topic, (99, -1))]), version
+            ListOffsetsRequest(replica_id=-1, topics=[_query("nowhere", (0, -1)), _query(topic, (99, -1))]), version
         )
         both.expect_same(ListOffsetsRequest(replica_id=-1, topics=[]), version)
-        both.expect_same(ListOffsetsRequest(replica_id=-1, topics=[_asked(topic)]), version)
+        both.expect_same(ListOffsetsRequest(replica_id=-1, topics=[_query(topic)]), version)
         for name in BAD_NAMES:
-            both.expect_same(ListOffsetsRequest(replica_id=-1, topics=[_asked(name, (0, -1))]), version)
+            both.expect_same(ListOffsetsRequest(replica_id=-1, topics=[_query(name, (0, -1))]), version)
 
     @pytest.mark.parametrize("isolation", [-1, 2, 127])
-    def test_isolation_levels_that_there_are_not(self, both: NodePair, topic: str, isolation: int) -> None:
+    def test_invalid_isolation_levels_are_answered_alike(self, both: NodePair, topic: str, isolation: int) -> None:
         both.expect_same(_offsets((topic, [(0, -1, -1), (1, -2, -1)]), isolation), 11)
 
-    def test_open_transactions(self, both: NodePair) -> None:
+    def test_open_transactions_are_answered_alike(self, both: NodePair) -> None:
         name = both.new_topic()
         both.produce(name, batch(1))
         both.produce(name, batch(5, producer_id=5, producer_epoch=0, base_sequence=0), batch(9))
@@ -106,7 +106,7 @@ class TestListOffsets:
             for timestamp in (-1, -2, -3, TIMESTAMP + 2, TIMESTAMP + 7):
                 both.expect_same(_offsets((name, [(0, timestamp, -1)]), isolation), 11)
 
-    def test_an_empty_log_and_one_that_begins_later(self, both: NodePair) -> None:
+    def test_empty_and_truncated_logs_are_answered_alike(self, both: NodePair) -> None:
         name = both.new_topic(partitions=2)
         both.produce(name, batch(1, 9, 2), batch(3))
         both.expect_same(_deletion(name, (0, 3)), 2)
@@ -114,25 +114,25 @@ class TestListOffsets:
             both.expect_same(_offsets((name, [(0, timestamp, -1), (1, timestamp, -1)])), 11)
         both.expect_same(_offsets((name, [(1, -3, -1)])), 11)
 
-    def test_several_segments(self, both: NodePair) -> None:
+    def test_logs_of_several_segments_are_answered_alike(self, both: NodePair) -> None:
         name = both.new_topic(configs={"segment.bytes": "1048576", "index.interval.bytes": "100"})
         for number in range(30):
-            both.produce(name, batch(*(number * 1000 + (number * each * 37) % 500 for each in range(1000))))
+            both.produce(name, batch(*(number * 1000 + (number * index * 37) % 500 for index in range(1000))))
         for timestamp in range(TIMESTAMP - 500, TIMESTAMP + 31_000, 499):
             both.expect_same(_offsets((name, [(0, timestamp, -1)])), 7)
         both.expect_same(_offsets((name, [(0, -3, -1)])), 7)
 
 
-def _asked(topic: str, *parts: tuple[int, int]) -> ListOffsetsTopic:
+def _query(topic: str, *parts: tuple[int, int]) -> ListOffsetsTopic:
     return ListOffsetsTopic(
         name=topic, partitions=[ListOffsetsPartition(partition_index=index, timestamp=time) for index, time in parts]
     )
 
 
 def _offsets(
-    asked: tuple[str, list[tuple[int, int, int]]], isolation: int = 0, *, replica: int = -1
+    query: tuple[str, list[tuple[int, int, int]]], isolation: int = 0, *, replica: int = -1
 ) -> ListOffsetsRequest:
-    name, parts = asked
+    name, parts = query
     partitions = [
         ListOffsetsPartition(partition_index=index, timestamp=timestamp, current_leader_epoch=epoch)
         for index, timestamp, epoch in parts
@@ -146,7 +146,7 @@ def _offsets(
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_FOR_LEADER_EPOCH))
-def test_offset_for_leader_epoch(both: NodePair, topic: str, version: int) -> None:
+def test_offsets_for_leader_epochs_are_answered_alike(both: NodePair, topic: str, version: int) -> None:
     for current in (-2, -1, 0, 1):
         for epoch in (-9, -1, 0, 1):
             for replica in (-2, -1, 1):
@@ -165,7 +165,7 @@ def test_offset_for_leader_epoch(both: NodePair, topic: str, version: int) -> No
 
 class TestDeleteRecords:
     @pytest.mark.parametrize("version", versions_of(ApiKey.DELETE_RECORDS))
-    def test_each_offset(self, both: NodePair, version: int) -> None:
+    def test_every_offset_is_answered_alike(self, both: NodePair, version: int) -> None:
         name = both.new_topic(partitions=2)
         both.produce(name, batch(1, 2, 3), batch(4))
         for offset in (0, 1, 3, 2, 9, -2, -1, 4, 5):
@@ -181,7 +181,7 @@ class TestDeleteRecords:
         both.expect_same(_deletion("__consumer_offsets", (0, 0)), version)
 
     @pytest.mark.parametrize("policy", ["compact", "delete", "compact,delete", ""])
-    def test_cleanup_policies(self, both: NodePair, policy: str) -> None:
+    def test_deletion_depends_on_the_cleanup_policy(self, both: NodePair, policy: str) -> None:
         name = both.new_topic(configs={"cleanup.policy": policy})
         both.produce(name, batch(1, 2, 3))
         for offset in (1, 5, -1):
@@ -196,17 +196,19 @@ def _deletion(topic: str, *parts: tuple[int, int]) -> DeleteRecordsRequest:
 class TestInitProducerId:
     @pytest.mark.parametrize("version", versions_of(ApiKey.INIT_PRODUCER_ID))
     def test_an_idempotent_producer_gets_a_new_id(self, both: NodePair, version: int) -> None:
-        self._until_there_are_ids(both)
+        self._wait_for_producer_ids(both)
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         first = both.expect_same(request, version, ignoring=["producer_id"])
         second = both.expect_same(request, version, ignoring=["producer_id"])
         assert (first.ottla.error_code, second.ottla.producer_id) == (0, first.ottla.producer_id + 1)
 
-    @pytest.mark.parametrize("known", [(-1, -1), (-1, 0), (5, -1), (5, 3), (0, 0), (-2, 0), (5, -2)])
+    @pytest.mark.parametrize("sent", [(-1, -1), (-1, 0), (5, -1), (5, 3), (0, 0), (-2, 0), (5, -2)])
     @pytest.mark.parametrize("version", range(3, 6))
-    def test_known_ids_and_epochs(self, both: NodePair, version: int, known: tuple[int, int]) -> None:
-        self._until_there_are_ids(both)
-        request = InitProducerIdRequest(transactional_id=None, producer_id=known[0], producer_epoch=known[1])
+    def test_sent_producer_ids_and_epochs_are_answered_alike(
+        self, both: NodePair, version: int, sent: tuple[int, int]
+    ) -> None:
+        self._wait_for_producer_ids(both)
+        request = InitProducerIdRequest(transactional_id=None, producer_id=sent[0], producer_epoch=sent[1])
         answers = both.ask(request, version)
         for answer in answers:
             answer.producer_id = min(answer.producer_id, 0)
@@ -216,8 +218,8 @@ class TestInitProducerId:
     def test_an_empty_transactional_id_is_refused(self, both: NodePair, version: int) -> None:
         both.expect_same(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000), version)
 
-    def _until_there_are_ids(self, both: NodePair) -> None:
-        """Kafka's first answers are refusals, until the controller has given a block of ids; Ottla waits for it."""
+    def _wait_for_producer_ids(self, both: NodePair) -> None:
+        """Wait until Kafka has a block of ids from the controller: it refuses until then, while Ottla waits."""
         for _ in range(100):
             if not both.ask(InitProducerIdRequest(transactional_id=None), 5).kafka.error_code:
                 return
@@ -225,13 +227,13 @@ class TestInitProducerId:
 
 
 class TestDescribeProducers:
-    def test_producers_and_errors(self, both: NodePair, topic: str) -> None:
+    def test_producers_are_described_alike(self, both: NodePair, topic: str) -> None:
         names = (topic, "nowhere", *BAD_NAMES)
         topics = [ProducersOf(name=name, partition_indexes=[0, 2, 9, 2, -1]) for name in names]
         both.expect_same(DescribeProducersRequest(topics=topics), 0, messages=Messages.LOOSELY)
         both.expect_same(DescribeProducersRequest(topics=[]), 0)
 
-    def test_the_last_sequence_of_each(self, both: NodePair) -> None:
+    def test_the_last_sequence_of_each_producer_is_described(self, both: NodePair) -> None:
         name = both.new_topic()
         both.produce(name, batch(1, 2, producer_id=9, producer_epoch=1, base_sequence=0))
         both.produce(name, batch(3, producer_id=9, producer_epoch=1, base_sequence=2))
@@ -241,33 +243,33 @@ class TestDescribeProducers:
 
 class TestDirectories:
     @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_LOG_DIRS))
-    def test_describe_log_dirs(self, both: NodePair, topic: str, version: int) -> None:
+    def test_log_directories_are_described_alike(self, both: NodePair, topic: str, version: int) -> None:
         ignoring = ["log_dir", "usable_bytes"]
-        asked = [DescribableLogDirTopic(topic=name, partitions=[0, 1, 9]) for name in (topic, "nowhere", "")]
-        both.expect_same(DescribeLogDirsRequest(topics=asked), version, ignoring=ignoring)
+        described = [DescribableLogDirTopic(topic=name, partitions=[0, 1, 9]) for name in (topic, "nowhere", "")]
+        both.expect_same(DescribeLogDirsRequest(topics=described), version, ignoring=ignoring)
         both.expect_same(DescribeLogDirsRequest(topics=[]), version, ignoring=ignoring)
-        own = [DescribableLogDirTopic(topic=topic, partitions=list(range(4)))]
-        both.expect_same(DescribeLogDirsRequest(topics=own), version, ignoring=ignoring)
+        existing = [DescribableLogDirTopic(topic=topic, partitions=list(range(4)))]
+        both.expect_same(DescribeLogDirsRequest(topics=existing), version, ignoring=ignoring)
         answers = both.ask(DescribeLogDirsRequest(topics=None), version)
         for side, answer in zip(both.sides, answers, strict=True):
             side.memory["directory"] = answer.results[0].log_dir
-            assert topic in {each.name for each in answer.results[0].topics}
+            assert topic in {entry.name for entry in answer.results[0].topics}
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.ALTER_REPLICA_LOG_DIRS))
-    def test_replicas_that_need_no_move_or_cannot(self, both: NodePair, topic: str, version: int) -> None:
+    def test_needless_and_impossible_moves_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
         for side, answer in zip(both.sides, both.ask(DescribeLogDirsRequest(topics=None), 4), strict=True):
             side.memory["directory"] = answer.results[0].log_dir
         for name in (topic, "nowhere", "x" * 220, *BAD_NAMES):
             for path in ("/nowhere", "relative", ""):
                 both.expect_same(_move(path, name, 0, 1, 9), version)
-            both.expect_same(partial(_move_at_home, name), version)
+            both.expect_same(partial(_move_to_same_directory, name), version)
         both.expect_same(AlterReplicaLogDirsRequest(dirs=[]), version)
         both.expect_same(_move("/nowhere", topic), version)
         twice = [_move(path, topic, 0).dirs[0] for path in ("/nowhere", "relative")]
         both.expect_same(AlterReplicaLogDirsRequest(dirs=twice), version)
 
 
-def _move_at_home(topic: str, side: Side) -> AlterReplicaLogDirsRequest:
+def _move_to_same_directory(topic: str, side: Side) -> AlterReplicaLogDirsRequest:
     return _move(side.memory["directory"], topic, 0, 1, 9)
 
 
@@ -277,10 +279,10 @@ def _move(path: str, topic: str, *partitions: int) -> AlterReplicaLogDirsRequest
 
 
 class TestDescribeTopicPartitions:
-    def test_pages(self, both: NodePair, topic: str) -> None:
+    def test_pages_of_topics_are_answered_alike(self, both: NodePair, topic: str) -> None:
         other = both.new_topic(partitions=3)
         first, last = sorted((topic, other))
-        bad = BAD_NAMES[1:]  # an empty name without a cursor is what Kafka itself trips over
+        bad = BAD_NAMES[1:]  # Kafka itself fails for an empty name without a cursor
         for names in (
             [first, last],
             [first],
@@ -293,7 +295,7 @@ class TestDescribeTopicPartitions:
                 for cursor in ((first, 0), (first, 2), (last, 1), (last, 9), (first, -1), ("nowhere", 0), ("zz", 0)):
                     both.expect_same(_page(names, limit, cursor), 0, ordered=["topics", "partitions"])
 
-    def test_all_topics(self, both: NodePair, topic: str) -> None:
+    def test_all_topics_are_described_alike(self, both: NodePair, topic: str) -> None:
         for limit in (1, 3, 2000):
             for cursor in (None, (topic, 0), (topic, 1), (topic, 9), (topic, -1), (topic + "-", 3), ("zz", 0)):
                 both.expect_same(_page([], limit, cursor), 0, ordered=["topics", "partitions"])
@@ -308,7 +310,7 @@ def _page(names: list[str], limit: int, cursor: tuple[str, int] | None = None) -
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_CLUSTER))
-def test_describe_cluster(both: NodePair, version: int) -> None:
+def test_the_cluster_is_described_alike(both: NodePair, version: int) -> None:
     for endpoint_type in (1, 2, 0, 3, -1):
         for flag in (False, True):
             request = DescribeClusterRequest(
@@ -321,7 +323,7 @@ def test_describe_cluster(both: NodePair, version: int) -> None:
 
 class TestMetadata:
     @pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
-    def test_names(self, both: NodePair, topic: str, version: int) -> None:
+    def test_topics_by_name_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
         for names in (
             None,
             [],
@@ -334,19 +336,19 @@ class TestMetadata:
             if names is None and version == 0:
                 continue
             for create in (False, True):
-                asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-                request = MetadataRequest(topics=asked, allow_auto_topic_creation=create if version >= 4 else True)
+                topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+                request = MetadataRequest(topics=topics, allow_auto_topic_creation=create if version >= 4 else True)
                 both.expect_same(request, version)
 
     @pytest.mark.parametrize("version", range(10, 14))
-    def test_ids(self, both: NodePair, topic: str, version: int) -> None:
+    def test_topics_by_id_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
         def expect_same(*topics: tuple[str | None, bool | None]) -> None:
-            """Topics by name, and with the known, an unknown or no id."""
+            """Ask for topics by name, each with its id, an unknown id or none."""
 
             def make(side: Side) -> MetadataRequest:
                 ids = {None: bytes(16), True: side.id_of(topic), False: UNKNOWN_ID}
-                asked = [MetadataRequestTopic(name=name, topic_id=ids[kind]) for name, kind in topics]
-                return MetadataRequest(topics=asked, include_topic_authorized_operations=True)
+                entries = [MetadataRequestTopic(name=name, topic_id=ids[kind]) for name, kind in topics]
+                return MetadataRequest(topics=entries, include_topic_authorized_operations=True)
 
             both.expect_same(make, version)
 
@@ -362,13 +364,13 @@ class TestMetadata:
         expect_same((None, None), (None, True))
 
     @pytest.mark.parametrize("version", range(8, 14))
-    def test_authorized_operations(self, both: NodePair, topic: str, version: int) -> None:
+    def test_authorized_operations_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
         for of_cluster in (False, True) if version <= 10 else (False,):
             for of_topics in (False, True):
                 for names in (None, [topic, "nowhere", "a b"]):
-                    asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
+                    topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
                     request = MetadataRequest(
-                        topics=asked,
+                        topics=topics,
                         include_cluster_authorized_operations=of_cluster,
                         include_topic_authorized_operations=of_topics,
                     )
@@ -376,18 +378,18 @@ class TestMetadata:
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.SASL_AUTHENTICATE))
-def test_a_plaintext_listener_has_nothing_to_authenticate(both: NodePair, version: int) -> None:
+def test_authentication_on_a_plaintext_listener_fails_alike(both: NodePair, version: int) -> None:
     both.expect_same(SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
     both.expect_same(SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.API_VERSIONS))
-def test_api_versions(both: NodePair, version: int) -> None:
-    """What Ottla does not serve yet it must not tell; what it serves it must tell as Kafka does."""
+def test_served_api_versions_are_advertised_alike(both: NodePair, version: int) -> None:
+    """Ottla advertises only APIs that it serves, with the versions that Kafka advertises."""
     good = ApiVersionsRequest(client_software_name="a", client_software_version="1.0")
     answers = both.ask(good, version)
-    served = {each.api_key for each in answers.ottla.api_keys}
-    answers.kafka.api_keys = [each for each in answers.kafka.api_keys if each.api_key in served]
+    served = {api.api_key for api in answers.ottla.api_keys}
+    answers.kafka.api_keys = [api for api in answers.kafka.api_keys if api.api_key in served]
     assert not both.differences(answers, version)
     if version >= 3:
         for name in ("", "-", "a-", "-a", "a.b-c", "ä", "a b", "a_b", "A1", "a" * 300):

@@ -1,6 +1,6 @@
-"""Policies and assignors that are classes of Java: the same classes on both nodes are asked the same, and heard.
+"""Policies and assignors written in Java get the same questions from both nodes, with the same effect.
 
-What the policies are given is in their messages, which are compared word by word.
+The policies put their arguments into their messages, which are compared literally.
 """
 
 import time
@@ -48,7 +48,7 @@ SET, DELETE = 0, 1
 
 @pytest.fixture(scope="module")
 def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
-    """Two nodes with the same plug-ins."""
+    """Run two nodes with the same plug-ins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLASSPATH", class_path())
         with both_running(tmp_path_factory.mktemp("plugins"), SETTINGS) as nodes:
@@ -57,59 +57,63 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePa
 
 @pytest.fixture
 def both(two_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
-    """The two nodes; a plug-in that breaks is logged as an error."""
+    """Return the two nodes; errors in Ottla's log are allowed, because plug-ins break on purpose."""
     both, _ = two_nodes
     yield both
     both.reconnect()
 
 
 def topic(name: str, partitions: int = 2, factor: int = 1, **configs: str) -> CreatableTopic:
-    settings = [CreatableTopicConfig(name=each.replace("_", "."), value=value) for each, value in configs.items()]
+    settings = [CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, configs=settings)
 
 
-def placed(name: str, *replicas: list[int], **configs: str) -> CreatableTopic:
-    """A topic with an assignment of the client's."""
-    made = topic(name, -1, -1, **configs)
-    made.assignments = [CreatableReplicaAssignment(partition_index=n, broker_ids=ids) for n, ids in enumerate(replicas)]
-    return made
+def assigned_topic(name: str, *replicas: list[int], **configs: str) -> CreatableTopic:
+    """Return a topic with a manual assignment."""
+    entry = topic(name, -1, -1, **configs)
+    entry.assignments = [
+        CreatableReplicaAssignment(partition_index=n, broker_ids=ids) for n, ids in enumerate(replicas)
+    ]
+    return entry
 
 
-def codes(answer: Any) -> dict[str, int]:
-    return {each.name: each.error_code for each in answer.topics}
+def error_codes(answer: Any) -> dict[str, int]:
+    return {topic.name: topic.error_code for topic in answer.topics}
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_policy_is_told_all_of_a_topic_and_may_refuse_it(both: NodePair, version: int, validate_only: bool) -> None:
+def test_a_policy_gets_all_fields_of_a_topic_and_can_refuse_it(
+    both: NodePair, version: int, validate_only: bool
+) -> None:
     request = CreateTopicsRequest(
         topics=[
             topic("refused"),
             topic("refused-by-default", -1, -1) if version >= 4 else topic("refused-by-default", 3),
             topic("refused-with-settings", retention_ms="1000", cleanup_policy="compact"),
-            placed("refused-and-placed", [1], [1], segment_ms="5000"),
+            assigned_topic("refused-and-placed", [1], [1], segment_ms="5000"),
             topic(f"allowed-{version}-{validate_only}", segment_ms="5000"),
         ],
         timeout_ms=10_000,
         validate_only=validate_only,
     )
     answers = both.expect_same(request, version, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
-    found = codes(answers.ottla)
-    assert found.pop(f"allowed-{version}-{validate_only}") == 0
-    assert set(found.values()) == {PolicyViolation.code}
+    errors = error_codes(answers.ottla)
+    assert errors.pop(f"allowed-{version}-{validate_only}") == 0
+    assert set(errors.values()) == {PolicyViolation.code}
 
 
-def test_what_a_policy_raises_is_told_in_its_own_words_and_a_failure_in_none(both: NodePair) -> None:
+def test_api_exceptions_of_a_policy_reach_the_client_and_others_do_not(both: NodePair) -> None:
     request = CreateTopicsRequest(topics=[topic("numbered"), topic("fine", 1)], timeout_ms=10_000, validate_only=True)
     answers = both.expect_same(request, 7, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
-    assert codes(answers.ottla) == {"numbered": InvalidPartitions.code, "fine": 0}
+    assert error_codes(answers.ottla) == {"numbered": InvalidPartitions.code, "fine": 0}
     broken = CreateTopicsRequest(topics=[topic("broken"), topic("fine", 1)], timeout_ms=10_000, validate_only=True)
     answers = both.expect_same(broken, 7, ignoring=["*.topic_id"])
-    assert codes(answers.ottla) == {"broken": UnknownServerError.code, "fine": 0}
+    assert error_codes(answers.ottla) == {"broken": UnknownServerError.code, "fine": 0}
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "topics",
     [
         [topic("refused/name")],
         [topic("refused", 0)],
@@ -120,39 +124,40 @@ def test_what_a_policy_raises_is_told_in_its_own_words_and_a_failure_in_none(bot
         [topic("refused", retention_ms="777")],
         [topic("allowed", retention_ms="777")],
         [topic("allowed", retention_ms="778")],
-        [placed("allowed", [1], retention_ms="777")],
+        [assigned_topic("allowed", [1], retention_ms="777")],
         [topic("refused", 0, retention_ms="777")],
         [topic("refused.name_x"), topic("refused_name.x")],
         [topic("refused"), topic("refused")],
         [topic("exists")],
-        [placed("refused", [2])],
-        [placed("refused", [1], [1, 1])],
+        [assigned_topic("refused", [2])],
+        [assigned_topic("refused", [1], [1, 1])],
         [topic("refused", 10_001)],
         [topic("kept", retention_ms="5")],
     ],
     ids=str,
 )
-def test_policies_are_asked_after_some_checks_and_before_others(both: NodePair, asked: list[CreatableTopic]) -> None:
+def test_policies_run_between_the_checks_as_in_kafka(both: NodePair, topics: list[CreatableTopic]) -> None:
     both.ask(CreateTopicsRequest(topics=[topic("exists")], timeout_ms=10_000), 7)
-    request = CreateTopicsRequest(topics=asked, timeout_ms=10_000, validate_only=True)
+    request = CreateTopicsRequest(topics=topics, timeout_ms=10_000, validate_only=True)
     both.expect_same(request, 7, messages=Messages.EXACTLY, ignoring=["*.topic_id"])
 
 
 def config_changes(kind: int, name: str, *changes: tuple[int, str, str | None]) -> incremental.AlterConfigsResource:
     configs = [
-        incremental.AlterableConfig(config_operation=what, name=each, value=value) for what, each, value in changes
+        incremental.AlterableConfig(config_operation=operation, name=setting, value=value)
+        for operation, setting, value in changes
     ]
     return incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
 
 
-def replaced(kind: int, name: str, **configs: str) -> legacy.AlterConfigsResource:
-    settings = [legacy.AlterableConfig(name=each.replace("_", "."), value=value) for each, value in configs.items()]
+def replacement(kind: int, name: str, **configs: str) -> legacy.AlterConfigsResource:
+    settings = [legacy.AlterableConfig(name=key.replace("_", "."), value=value) for key, value in configs.items()]
     return legacy.AlterConfigsResource(resource_type=kind, resource_name=name, configs=settings)
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
 @pytest.mark.parametrize("version", range(2))
-def test_a_policy_is_told_what_would_change_of_settings(both: NodePair, version: int, validate_only: bool) -> None:
+def test_a_policy_gets_the_changed_settings(both: NodePair, version: int, validate_only: bool) -> None:
     name = both.new_topic()
     first = incremental.IncrementalAlterConfigsRequest(
         resources=[config_changes(TOPIC, name, (SET, "segment.ms", "5000"), (SET, "retention.ms", "9000"))]
@@ -181,7 +186,7 @@ def test_a_policy_is_told_what_would_change_of_settings(both: NodePair, version:
     )
 
 
-def test_a_policy_is_asked_even_if_nothing_would_change(both: NodePair) -> None:
+def test_a_policy_runs_even_if_nothing_changes(both: NodePair) -> None:
     both.create_topic("kept-as-it-is")
     for changes in ([], [(DELETE, "flush.ms", None)], [(SET, "flush.ms", "5")]):
         request = incremental.IncrementalAlterConfigsRequest(
@@ -190,19 +195,19 @@ def test_a_policy_is_asked_even_if_nothing_would_change(both: NodePair) -> None:
         answers = both.expect_same(request, 1, messages=Messages.EXACTLY)
         assert answers.ottla.responses[0].error_code == PolicyViolation.code
     both.expect_same(
-        legacy.AlterConfigsRequest(resources=[replaced(TOPIC, "kept-as-it-is")]), 2, messages=Messages.EXACTLY
+        legacy.AlterConfigsRequest(resources=[replacement(TOPIC, "kept-as-it-is")]), 2, messages=Messages.EXACTLY
     )
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_a_policy_is_not_told_of_settings_that_go_because_nobody_names_them(both: NodePair, version: int) -> None:
+def test_a_policy_does_not_get_settings_removed_by_omission(both: NodePair, version: int) -> None:
     name = both.new_topic()
     for resource, code in (
-        (replaced(TOPIC, name, segment_ms="5000", flush_ms="9000"), 0),
-        (replaced(TOPIC, name, retention_ms="777", flush_ms="9000"), PolicyViolation.code),
-        (replaced(TOPIC, name, retention_ms="778"), InvalidConfig.code),
-        (replaced(TOPIC, name, retention_ms="1000"), 0),
-        (replaced(BROKER, "1", log_retention_ms="777"), PolicyViolation.code),
+        (replacement(TOPIC, name, segment_ms="5000", flush_ms="9000"), 0),
+        (replacement(TOPIC, name, retention_ms="777", flush_ms="9000"), PolicyViolation.code),
+        (replacement(TOPIC, name, retention_ms="778"), InvalidConfig.code),
+        (replacement(TOPIC, name, retention_ms="1000"), 0),
+        (replacement(BROKER, "1", log_retention_ms="777"), PolicyViolation.code),
     ):
         for validate_only in (True, False):
             request = legacy.AlterConfigsRequest(resources=[resource], validate_only=validate_only)
@@ -210,19 +215,21 @@ def test_a_policy_is_not_told_of_settings_that_go_because_nobody_names_them(both
             assert answers.ottla.responses[0].error_code == code
 
 
-def test_a_topic_that_is_asked_for_by_its_name_is_judged_too(both: NodePair) -> None:
+def test_a_policy_judges_automatically_created_topics(both: NodePair) -> None:
     names = [MetadataRequestTopic(name=name) for name in ("refused-auto", "allowed-auto")]
     request = MetadataRequest(topics=names, allow_auto_topic_creation=True)
     both.expect_same(request, 12, ignoring=["*.topic_id"])
     again = MetadataRequest(topics=names, allow_auto_topic_creation=False)
     expected = {"allowed-auto": 0, "refused-auto": UnknownTopicOrPartition.code}
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
-    while [{each.name: each.error_code for each in answer.topics} for answer in both.ask(again, 12)] != [expected] * 2:
+    while [{topic.name: topic.error_code for topic in answer.topics} for answer in both.ask(again, 12)] != [
+        expected
+    ] * 2:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_members_ask_for_an_assignor_of_the_operators_or_get_it_unasked(both: NodePair) -> None:
+def test_members_get_a_custom_assignor_by_name_or_by_default(both: NodePair) -> None:
     coordinators_ready(both)
     members, name = ConsumerGroupMembers(both, "assigned"), new_topic(both, partitions=4)
     configure(both, "assigned", consumer_assignment_interval_ms="0")
@@ -241,7 +248,7 @@ def test_members_ask_for_an_assignor_of_the_operators_or_get_it_unasked(both: No
     assert answers.ottla.error_code == UnsupportedAssignor.code
 
 
-def test_an_assignor_that_objects_or_breaks_fails_the_heartbeat(both: NodePair) -> None:
+def test_an_exception_of_an_assignor_fails_the_heartbeat(both: NodePair) -> None:
     coordinators_ready(both)
     name = new_topic(both, partitions=2)
     for instance in ("objects", "breaks"):

@@ -1,4 +1,4 @@
-"""Produce, versions 3 to 13: what is taken, what is refused and how, as Kafka does it."""
+"""Produce, versions 3 to 13: batches are accepted, refused and stored as by Kafka."""
 
 import time
 from collections.abc import Callable
@@ -53,7 +53,7 @@ BATCHES: dict[str, Callable[[], Batch]] = {
     "magic 0": lambda: alter_header(batch(), magic=0),
     "magic 1": lambda: alter_header(batch(), magic=1),
     "magic 3": lambda: alter_header(batch(), magic=3),
-    "length of nought": lambda: alter_header(batch(), batch_length=0),
+    "length of zero": lambda: alter_header(batch(), batch_length=0),
     "negative length": lambda: alter_header(batch(), batch_length=-1),
     "length too small": lambda: alter_header(batch(), batch_length=40),
     "length too large": lambda: alter_header(batch(), batch_length=10_000),
@@ -96,8 +96,8 @@ BATCHES: dict[str, Callable[[], Batch]] = {
 }
 
 
-def holding(payload: bytes, count: int, compression: Compression = Compression.NONE) -> bytearray:
-    """A batch whose header is in order, with whatever for records."""
+def batch_with_payload(payload: bytes, count: int, compression: Compression = Compression.NONE) -> bytearray:
+    """Return a batch with a valid header and any bytes as records."""
     header = read_header(build_batch([Record(number, TIMESTAMP, b"k", b"v") for number in range(count)]))
     return replace_payload(bytes(HEADER_BYTES), header, payload, compression)
 
@@ -105,7 +105,7 @@ def holding(payload: bytes, count: int, compression: Compression = Compression.N
 def record(
     delta: int = 0, *, key: bytes = b"\x02k", value: bytes = b"\x02v", headers: bytes = b"\0", skew: bytes = b"\0"
 ) -> bytes:
-    """A record, field by field, behind its length."""
+    """Return a record encoded field by field, after its length."""
     body = b"\0" + skew + write_varint(delta) + key + value + headers
     return write_varint(len(body)) + body
 
@@ -117,7 +117,7 @@ PAYLOADS: dict[str, tuple[bytes, int]] = {
     "two records of one": (record() + record(1), 1),
     "a byte behind": (record() + b"\0", 1),
     "a length cut off": (b"\x80", 1),
-    "a length of nought": (b"\0", 1),
+    "a length of zero": (b"\0", 1),
     "a negative length": (b"\x03" + record()[1:], 1),
     "a length beyond the end": (b"\x40" + record()[1:], 1),
     "a length too small": (b"\x0c" + record()[1:], 1),
@@ -141,14 +141,14 @@ PAYLOADS: dict[str, tuple[bytes, int]] = {
     "an earlier timestamp": (record(skew=write_varlong(-5)), 1),
     "the largest timestamp": (record(skew=write_varlong(MAX_INT64 - TIMESTAMP)), 1),
 }
-"""What a producer might send for records, and how many it says they are."""
+"""Bytes that a producer might send as records, and the record count in the header."""
 BATCHES |= {
-    f"{name}, {codec.name.lower()}": partial(holding, payload, count, codec)
+    f"{name}, {codec.name.lower()}": partial(batch_with_payload, payload, count, codec)
     for name, (payload, count) in PAYLOADS.items()
     for codec in (Compression.NONE, Compression.GZIP, Compression.ZSTD)
 }
 
-OWN: dict[str, int] = {
+DELIBERATE_ERRORS: dict[str, int] = {
     "null": 87,  # Kafka fails inside and never answers
     "compression 5": 87,  # Kafka fails inside: UNKNOWN_SERVER_ERROR
     "compression 7": 87,
@@ -156,46 +156,48 @@ OWN: dict[str, int] = {
     "zstd of garbage": 87,
     "a length of six bytes, none": 87,
     # Kafka stores these uncompressed, so that consumers see one record at another's offset; compressed it fails inside.
-    **{f"an offset {how}, {codec}": 87 for how in ("twice", "too large") for codec in ("none", "gzip", "zstd")},
-    # Kafka does not look at the lengths of compressed records, and stores what its consumers cannot read.
+    **{f"an offset {kind}, {codec}": 87 for kind in ("twice", "too large") for codec in ("none", "gzip", "zstd")},
+    # Kafka does not check the lengths of compressed records, and stores records that its consumers cannot read.
     "a negative length, gzip": 87,
     "a negative length, zstd": 87,
     "a length beyond the end, gzip": 87,
     "a length beyond the end, zstd": 87,
     "a length too small, gzip": 87,
     "a length too small, zstd": 87,
-    "log append time": 32,  # Kafka takes it, and forgets the claim
-    "producer without epoch": 87,  # Kafka takes it, as a producer of epoch -1
+    "log append time": 32,  # Kafka accepts it, and ignores the attribute
+    "producer without epoch": 87,  # Kafka accepts it, with producer epoch -1
 }
-"""Where Ottla means to differ: the error it has instead."""
+"""Batches for which Ottla differs on purpose, with its error code."""
 ROLLING = {"no timestamp"}
-"""After old records Ottla begins a new segment with it, which shows in how far a fetch reads; Kafka does not."""
-WORDLESS = {"magic 3", "length of nought", "negative length"}
-"""Where Kafka fails before it looks at partitions, and so tells a message."""
+"""Batches with which Ottla rolls a segment after old records and Kafka does not, so a fetch returns less."""
+WITHOUT_MESSAGE_CHECK = {"magic 3", "length of zero", "negative length"}
+"""Batches for which Kafka fails before it checks partitions, and so returns a message."""
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_a_batch_is_taken_or_refused_alike(both: NodePair, name: str) -> None:
+def test_batches_are_accepted_or_refused_alike(both: NodePair, name: str) -> None:
     topic = both.new_topic()
     for version in PRODUCE_VERSIONS if name != "null" else (3, 9, 13):
-        asked = produce(version, (topic, 0, BATCHES[name]()))
-        if name in OWN:
-            answers = both.ask(asked, version, timeout_s=0.2 if name == "null" else 10)
-            expected = 76 if version < 7 and "zstd" in name else OWN[name]
+        request = produce(version, (topic, 0, BATCHES[name]()))
+        if name in DELIBERATE_ERRORS:
+            answers = both.ask(request, version, timeout_s=0.2 if name == "null" else 10)
+            expected = 76 if version < 7 and "zstd" in name else DELIBERATE_ERRORS[name]
             assert answers.ottla.responses[0].partition_responses[0].error_code == expected
             both.reconnect()
         else:
-            both.expect_same(asked, version, messages=Messages.IGNORED if name in WORDLESS else Messages.LOOSELY)
-    if name not in OWN:
+            both.expect_same(
+                request, version, messages=Messages.IGNORED if name in WITHOUT_MESSAGE_CHECK else Messages.LOOSELY
+            )
+    if name not in DELIBERATE_ERRORS:
         both.expect_same(fetch(12, Part(topic)), 12)
 
 
-LATER = {"min.compaction.lag.ms": str(MAX_INT64)}
-"""Compaction itself runs when it likes, and is no matter of these tests."""
+UNCOMPACTED = {"min.compaction.lag.ms": str(MAX_INT64)}
+"""Keeps compaction, which may run at any time, from changing the log."""
 SETTINGS: dict[str, dict[str, str]] = {
     "append time": {"message.timestamp.type": "LogAppendTime"},
-    "compacted": {"cleanup.policy": "compact", **LATER},
-    "compacted and deleted": {"cleanup.policy": "compact,delete", **LATER},
+    "compacted": {"cleanup.policy": "compact", **UNCOMPACTED},
+    "compacted and deleted": {"cleanup.policy": "compact,delete", **UNCOMPACTED},
     "gzip": {"compression.type": "gzip"},
     "snappy": {"compression.type": "snappy"},
     "lz4": {"compression.type": "lz4"},
@@ -239,7 +241,7 @@ STORED: dict[str, Callable[[], Batch]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_topics_keep_batches_as_their_settings_say(both: NodePair, settings: str) -> None:
+def test_topic_settings_change_stored_batches_alike(both: NodePair, settings: str) -> None:
     topic = both.new_topic(configs=SETTINGS[settings])
     version_of = {name: PRODUCE_VERSIONS[4 + number % 7] for number, name in enumerate(STORED)}
     for name, make in STORED.items():
@@ -264,7 +266,7 @@ SCRIPTS: dict[str, list[Sent]] = {
     "a gap": [(1, 0, 0, 1), (1, 0, 5, 1), (1, 0, 1, 1)],
     "a late beginning": [(1, 0, 17, 1), (1, 0, 18, 1)],
     "a newer epoch": [(1, 0, 0, 1), (1, 1, 0, 1), (1, 1, 1, 1)],
-    "a newer epoch that does not begin at nought": [(1, 0, 0, 1), (1, 1, 3, 1), (1, 1, 1, 1)],
+    "a newer epoch that does not start at 0": [(1, 0, 0, 1), (1, 1, 3, 1), (1, 1, 1, 1)],
     "an older epoch": [(1, 5, 0, 1), (1, 4, 1, 1), (1, 4, 0, 1), (1, 5, 1, 1)],
     "around the largest sequence": [(1, 0, MAX_INT32 - 1, 2), (1, 0, 0, 1), (1, 0, 1, 1)],
     "across the largest sequence": [(1, 0, MAX_INT32, 3), (1, 0, 2, 1), (1, 0, MAX_INT32, 3)],
@@ -281,14 +283,14 @@ def send_script(both: NodePair, topic: str, script: list[Sent], version: int) ->
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_idempotent_producers_are_held_to_their_sequences(both: NodePair, name: str) -> None:
+def test_sequences_of_idempotent_producers_are_checked_alike(both: NodePair, name: str) -> None:
     topic = both.new_topic(partitions=1)
     send_script(both, topic, SCRIPTS[name], version=12)
     both.expect_same(fetch(12, Part(topic)), 12)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_sequences(both: NodePair, seed: int) -> None:
+def test_random_sequences_are_answered_alike(both: NodePair, seed: int) -> None:
     random = Random(seed)
     topic = both.new_topic()
     next_of: dict[int, tuple[int, int]] = {}
@@ -308,7 +310,7 @@ def test_random_sequences(both: NodePair, seed: int) -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_what_is_not_there(both: NodePair, version: int) -> None:
+def test_missing_topics_and_partitions_are_answered_alike(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=2)
     for name, index in (("nowhere", 0), (topic, 2), (topic, -1), ("bad name!", 0), ("", 0)):
         both.expect_same(produce(version, (name, index, batch())), version, messages=Messages.LOOSELY)
@@ -318,7 +320,7 @@ def test_what_is_not_there(both: NodePair, version: int) -> None:
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("acks", [2, -2, 32_767])
-def test_acks_that_do_not_exist(both: NodePair, version: int, acks: int) -> None:
+def test_invalid_acks_are_answered_alike(both: NodePair, version: int, acks: int) -> None:
     topic = both.new_topic()
     both.expect_same(produce(version, (topic, 0, batch()), acks=acks), version, messages=Messages.LOOSELY)
     both.expect_same(produce(version, ("nowhere", 0, batch()), acks=acks), version, messages=Messages.LOOSELY)
@@ -327,7 +329,7 @@ def test_acks_that_do_not_exist(both: NodePair, version: int, acks: int) -> None
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_every_version_stores(both: NodePair, version: int, acks: int) -> None:
+def test_every_version_stores_records(both: NodePair, version: int, acks: int) -> None:
     topic = both.new_topic(partitions=3)
     parts = [(topic, index, batch(index + 1)) for index in range(3)]
     for _ in range(2):
@@ -339,7 +341,7 @@ def test_every_version_stores(both: NodePair, version: int, acks: int) -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_without_acks_errors_close_the_connection(both: NodePair, version: int) -> None:
+def test_errors_without_acks_close_the_connection(both: NodePair, version: int) -> None:
     topic = both.new_topic()
     bad: list[tuple[str, int, bytes | bytearray]] = [
         ("nowhere", 0, batch()),
@@ -354,7 +356,7 @@ def test_without_acks_errors_close_the_connection(both: NodePair, version: int) 
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_nothing_to_produce(both: NodePair, version: int) -> None:
+def test_empty_requests_are_answered_alike(both: NodePair, version: int) -> None:
     both.expect_same(ProduceRequest(acks=-1, timeout_ms=1000), version)
     topic = both.new_topic()
     both.expect_same(
@@ -363,14 +365,14 @@ def test_nothing_to_produce(both: NodePair, version: int) -> None:
     )
 
 
-def test_a_transactional_id_without_a_transaction(both: NodePair) -> None:
+def test_a_transactional_id_without_a_transaction_is_answered_alike(both: NodePair) -> None:
     topic = both.new_topic()
     for version in PRODUCE_VERSIONS:
         both.expect_same(produce(version, (topic, 0, batch()), transactional_id="t"), version)
     both.expect_same(fetch(12, Part(topic)), 12)
 
 
-def test_a_transaction_that_the_coordinator_does_not_know(both: NodePair) -> None:
+def test_a_batch_of_an_unknown_transaction_is_refused(both: NodePair) -> None:
     topic = both.new_topic()
     for version in PRODUCE_VERSIONS:
         data = batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
@@ -378,18 +380,18 @@ def test_a_transaction_that_the_coordinator_does_not_know(both: NodePair) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_requests(both: NodePair, seed: int) -> None:
-    """Several partitions of several topics in one request, some of them wrong."""
+def test_random_requests_are_answered_alike(both: NodePair, seed: int) -> None:
+    """Requests have several partitions of several topics, some of them invalid."""
     random = Random(seed)
     topics = [both.new_topic(partitions=2) for _ in range(3)]
-    good = sorted(BATCHES.keys() - OWN.keys() - WORDLESS - ROLLING)
+    good = sorted(BATCHES.keys() - DELIBERATE_ERRORS.keys() - WITHOUT_MESSAGE_CHECK - ROLLING)
     for _ in range(25):
         version = random.choice(PRODUCE_VERSIONS)
         chosen = random.sample([*topics, "nowhere"], random.randint(1, 4))
         parts = [(topic, random.choice((0, 1, 1, 2)), BATCHES[random.choice(good)]()) for topic in chosen]
         acks, timeout_ms = random.choice((1, -1)), random.choice((0, 1000, -1))
-        asked = produce(version, *parts, acks=acks, timeout_ms=timeout_ms)
-        both.expect_same(asked, version)
+        request = produce(version, *parts, acks=acks, timeout_ms=timeout_ms)
+        both.expect_same(request, version)
     for topic in topics:
         for index in (0, 1):
             both.expect_same(fetch(12, Part(topic, index)), 12)

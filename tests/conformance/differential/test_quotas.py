@@ -1,4 +1,4 @@
-"""Quotas slow clients down as Kafka's do: the same clients, by about as much, from the moment they are set."""
+"""Quotas throttle the same clients as Kafka's, for about the same time, from the moment they are set."""
 
 import socket
 import struct
@@ -23,11 +23,11 @@ Entity = dict[str, str | None]
 USER = "ANONYMOUS"
 ME: Entity = {"client-id": "me"}
 WINDOWS_S = 11.0
-"""So long is remembered what a client did."""
+"""The time for which the quota windows count a client's use."""
 
 
 def entities(client: str) -> list[Entity]:
-    """What quotas may be set for that count for a client, from the closest to the farthest."""
+    """Return the entities whose quotas can apply to a client, from the most to the least specific."""
     return [
         {"user": USER, "client-id": client},
         {"user": USER, "client-id": None},
@@ -40,13 +40,13 @@ def entities(client: str) -> list[Entity]:
     ]
 
 
-OF_THE_USER = (2, 5)
-"""Those that all clients share; all tests are the same user."""
+USER_ENTITIES = (2, 5)
+"""The entities that all clients share, because all tests have the same user."""
 
 
 @pytest.fixture
 def unmeasured() -> Iterator[None]:
-    """Whatever tests before this one sent is forgotten: sooner, each side counts as much of it as its windows hold."""
+    """Wait until the windows no longer count the requests of earlier tests."""
     time.sleep(max(0.0, _last.measured_s + WINDOWS_S - time.monotonic()))
     yield
     _last.measured_s = time.monotonic()
@@ -64,106 +64,106 @@ def slow_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodeP
 @pytest.fixture
 def slow(slow_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
     both, node = slow_nodes
-    before = node.log_path.stat().st_size
+    log_start = node.log_path.stat().st_size
     yield both
     both.reconnect()
-    complaints = node.logged_errors(before)
-    assert not complaints, complaints
+    errors = node.logged_errors(log_start)
+    assert not errors, errors
 
 
-def set_quotas(both: NodePair, *given: tuple[Entity, str, float | None]) -> None:
-    """Set quotas on both, and wait until both tell so."""
+def set_quotas(both: NodePair, *quotas: tuple[Entity, str, float | None]) -> None:
+    """Set quotas on both nodes, and wait until both describe them."""
     request = AlterClientQuotasRequest(
         entries=[
             EntryData(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
                 ops=[OpData(key=key, value=value or 0.0, remove=value is None)],
             )
-            for entity, key, value in given
+            for entity, key, value in quotas
         ]
     )
-    # From a client of its own, lest it be slowed down itself.
+    # With another client id, so that this request is not throttled.
     with both.other_connections() as other:
         other.expect_same(request, 1, client_id="admin")
         other.expect_same_soon(DescribeClientQuotasRequest(), 1, client_id="admin")
-        time.sleep(0.2)  # Kafka's quotas follow its metadata, a moment after they are told
+        time.sleep(0.2)  # Kafka applies quotas a moment after it describes them
 
 
-def throttled(answers: Answers) -> list[int]:
+def throttle_times(answers: Answers) -> list[int]:
     return [answer.throttle_time_ms for answer in answers]
 
 
 def check_alike(answers: Answers) -> None:
-    """Both are slowed down or neither, and for a like time."""
-    kafka, ottla = throttled(answers)
+    """Check that both nodes throttle for about the same time, or neither does."""
+    kafka, ottla = throttle_times(answers)
     assert (kafka > 0) == (ottla > 0), (kafka, ottla)
     assert abs(kafka - ottla) < 0.2 * kafka + 300, (kafka, ottla)
 
 
-def asked(both: NodePair, request: object, version: int, client_id: str = "me") -> Answers:
-    """The answers to a client that has not been slowed down yet: on connections of its own."""
+def ask_on_new_connections(both: NodePair, request: object, version: int, client_id: str = "me") -> Answers:
+    """Send a request on new connections, which are not muted, and return the answers."""
     with both.other_connections() as other:
         return other.ask(request, version, client_id=client_id)
 
 
-def check_the_closest_counts(both: NodePair, number: int) -> None:
-    """A small one here, and larger ones farther off."""
+def check_most_specific_quota(both: NodePair, number: int) -> None:
+    """Set a small quota at one entity and larger ones at less specific entities."""
     client = f"closest-{number}"
     topic = both.new_topic()
     near, *farther = entities(client)[number:]
     set_quotas(both, (near, "producer_byte_rate", 1000.0), *((far, "producer_byte_rate", 1e9) for far in farther))
     try:
-        answers = asked(both, produce(9, (topic, 0, batch(value=bytes(50_000)))), 9, client)
+        answers = ask_on_new_connections(both, produce(9, (topic, 0, batch(value=bytes(50_000)))), 9, client)
         check_alike(answers)
-        assert min(throttled(answers)) > 0
+        assert min(throttle_times(answers)) > 0
     finally:
         set_quotas(both, *((entity, "producer_byte_rate", None) for entity in (near, *farther)))
-    answers = asked(both, produce(9, (topic, 0, batch(value=bytes(50_000)))), 9, client)
-    assert throttled(answers) == [0, 0]
+    answers = ask_on_new_connections(both, produce(9, (topic, 0, batch(value=bytes(50_000)))), 9, client)
+    assert throttle_times(answers) == [0, 0]
 
 
-@pytest.mark.parametrize("number", sorted({*range(len(entities("")))} - {*OF_THE_USER}))
-def test_the_closest_quota_of_a_producer_counts(slow: NodePair, number: int) -> None:
-    check_the_closest_counts(slow, number)
+@pytest.mark.parametrize("number", sorted({*range(len(entities("")))} - {*USER_ENTITIES}))
+def test_the_most_specific_quota_of_a_producer_applies(slow: NodePair, number: int) -> None:
+    check_most_specific_quota(slow, number)
 
 
-@pytest.mark.parametrize("number", OF_THE_USER)
+@pytest.mark.parametrize("number", USER_ENTITIES)
 @pytest.mark.usefixtures("unmeasured")
-def test_the_quota_of_a_user_counts(slow: NodePair, number: int) -> None:
-    check_the_closest_counts(slow, number)
+def test_the_quota_of_a_user_applies(slow: NodePair, number: int) -> None:
+    check_most_specific_quota(slow, number)
 
 
-@pytest.mark.parametrize("number", [*OF_THE_USER, 7])
+@pytest.mark.parametrize("number", [*USER_ENTITIES, 7])
 @pytest.mark.usefixtures("unmeasured")
-def test_who_shares_a_quota(slow: NodePair, number: int) -> None:
+def test_clients_share_the_quota_of_an_entity(slow: NodePair, number: int) -> None:
     topic = slow.new_topic()
     shared = entities("one")[number]
     set_quotas(slow, (shared, "producer_byte_rate", 5000.0))
     try:
         for client_id in ("one", "two", "one"):
-            check_alike(asked(slow, produce(9, (topic, 0, batch(value=bytes(40_000)))), 9, client_id))
+            check_alike(ask_on_new_connections(slow, produce(9, (topic, 0, batch(value=bytes(40_000)))), 9, client_id))
     finally:
         set_quotas(slow, (shared, "producer_byte_rate", None))
 
 
-def test_a_consumer_gets_records_when_there_is_room(slow: NodePair) -> None:
-    """Not quite half of what the windows hold: the third is too much, and none so near that the moment decides."""
+def test_a_consumer_gets_records_while_within_its_quota(slow: NodePair) -> None:
+    """Each fetch uses almost half of the windows: the third exceeds the quota clearly, whatever the timing."""
     topic = slow.new_topic()
     slow.expect_same(produce(9, (topic, 0, batch(value=bytes(72_000)))), 9)
     set_quotas(slow, (ME, "consumer_byte_rate", 15_000.0))
     try:
         for slowed_down in (False, False, True, True):
-            answers = asked(slow, fetch(12, Part(topic)), 12)
+            answers = ask_on_new_connections(slow, fetch(12, Part(topic)), 12)
             check_alike(answers)
-            assert [ms > 0 for ms in throttled(answers)] == [slowed_down] * 2
-            # Nothing to one who has to wait.
-            assert [bool(each.responses) for each in answers] == [not slowed_down] * 2
-        assert min(throttled(answers)) > 1000
+            assert [ms > 0 for ms in throttle_times(answers)] == [slowed_down] * 2
+            # A throttled client gets no records.
+            assert [bool(answer.responses) for answer in answers] == [not slowed_down] * 2
+        assert min(throttle_times(answers)) > 1000
     finally:
         set_quotas(slow, (ME, "consumer_byte_rate", None))
 
 
-def test_a_consumer_gets_no_more_at_once_than_fits_the_windows(slow: NodePair) -> None:
+def test_a_fetch_returns_no_more_than_the_windows_allow(slow: NodePair) -> None:
     topic = slow.new_topic()
     for _ in range(4):
         slow.expect_same(produce(9, (topic, 0, batch(value=bytes(100_000)))), 9)
@@ -172,10 +172,12 @@ def test_a_consumer_gets_no_more_at_once_than_fits_the_windows(slow: NodePair) -
     try:
         sizes: dict[str, int] = {}
         while len(sizes) < 2:
-            for side, answer in zip(slow.sides, asked(slow, fetch(12, Part(topic)), 12, "hungry"), strict=True):
+            for side, answer in zip(
+                slow.sides, ask_on_new_connections(slow, fetch(12, Part(topic)), 12, "hungry"), strict=True
+            ):
                 if side.name in sizes:
                     continue
-                # At the limit exactly: to wait for some milliseconds, and ask again, if its window has only just begun.
+                # Exactly at the limit; if the window has just begun, the client waits some milliseconds and asks again.
                 assert answer.throttle_time_ms < 50
                 if answer.responses:
                     sizes[side.name] = len(bytes(answer.responses[0].partitions[0].records))
@@ -184,22 +186,22 @@ def test_a_consumer_gets_no_more_at_once_than_fits_the_windows(slow: NodePair) -
         set_quotas(slow, (quota, "consumer_byte_rate", None))
 
 
-def test_time_of_handlers_is_a_quota(slow: NodePair) -> None:
+def test_request_time_is_throttled(slow: NodePair) -> None:
     set_quotas(slow, (ME, "request_percentage", 0.0001))
     try:
         with slow.other_connections() as other:
             answers = other.ask(MetadataRequest(topics=[]), 9, client_id="me")
-            # Above all measure, and yet no longer than a window.
-            assert throttled(answers) == [1000, 1000]
-            before = time.monotonic()
+            # Far above the quota, but throttled no longer than a window.
+            assert throttle_times(answers) == [1000, 1000]
+            start = time.monotonic()
             other.ask(MetadataRequest(topics=[]), 9, client_id="me", timeout_s=30)
-            assert time.monotonic() - before > 0.5  # not read from meanwhile
-            assert throttled(other.ask(MetadataRequest(topics=[]), 1, client_id="me", timeout_s=30)) == [0, 0]
+            assert time.monotonic() - start > 0.5  # the connection is muted meanwhile
+            assert throttle_times(other.ask(MetadataRequest(topics=[]), 1, client_id="me", timeout_s=30)) == [0, 0]
     finally:
         set_quotas(slow, (ME, "request_percentage", None))
 
 
-def test_changes_to_topics_are_a_quota(slow: NodePair) -> None:
+def test_controller_mutations_are_throttled(slow: NodePair) -> None:
     def topics(prefix: str, *counts: int) -> CreateTopicsRequest:
         return CreateTopicsRequest(
             topics=[
@@ -211,10 +213,10 @@ def test_changes_to_topics_are_a_quota(slow: NodePair) -> None:
 
     set_quotas(slow, (ME, "controller_mutation_rate", 1.0))
     try:
-        # What has been saved up may be overdrawn once; then clients are told to come again.
-        answers = asked(slow, topics("first", 5, 7, 3), 6)
+        # The saved-up burst may be exceeded once; then clients get THROTTLING_QUOTA_EXCEEDED.
+        answers = ask_on_new_connections(slow, topics("first", 5, 7, 3), 6)
         check_alike(answers)
-        codes = [[topic.error_code for topic in sorted(each.topics, key=lambda t: t.name)] for each in answers]
+        codes = [[topic.error_code for topic in sorted(answer.topics, key=lambda t: t.name)] for answer in answers]
         assert codes[0].count(89) == codes[1].count(89) == 1
         more = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name="first-0", count=9, assignments=None)], timeout_ms=10_000
@@ -222,31 +224,31 @@ def test_changes_to_topics_are_a_quota(slow: NodePair) -> None:
         with slow.other_connections() as other:
             answers = other.ask(more, 3, client_id="me")
             check_alike(answers)
-            assert [each.results[0].error_code for each in answers] == [89, 89]
-        # Older clients would not understand: they are only slowed down.
-        answers = asked(slow, topics("second", 2), 5)
+            assert [answer.results[0].error_code for answer in answers] == [89, 89]
+        # Older clients do not know the error: they are only throttled.
+        answers = ask_on_new_connections(slow, topics("second", 2), 5)
         check_alike(answers)
-        assert [each.topics[0].error_code for each in answers] == [0, 0]
-        assert min(throttled(answers)) > 0
+        assert [answer.topics[0].error_code for answer in answers] == [0, 0]
+        assert min(throttle_times(answers)) > 0
     finally:
         set_quotas(slow, (ME, "controller_mutation_rate", None))
 
 
-def test_quotas_are_told_as_they_are_set(slow: NodePair) -> None:
-    given = [(entity, "request_percentage", 10.5 + number) for number, entity in enumerate(entities("me"))]
-    set_quotas(slow, *given, ({"ip": "192.0.2.1"}, "connection_creation_rate", 5.0))
+def test_quotas_are_described_as_set(slow: NodePair) -> None:
+    quotas = [(entity, "request_percentage", 10.5 + number) for number, entity in enumerate(entities("me"))]
+    set_quotas(slow, *quotas, ({"ip": "192.0.2.1"}, "connection_creation_rate", 5.0))
     try:
         slow.expect_same(DescribeClientQuotasRequest(), 1, messages=Messages.LOOSELY)
     finally:
         set_quotas(
             slow,
-            *((entity, key, None) for entity, key, _ in given),
+            *((entity, key, None) for entity, key, _ in quotas),
             ({"ip": "192.0.2.1"}, "connection_creation_rate", None),
         )
 
 
-def test_an_address_that_connects_too_often_waits(tmp_path: Path) -> None:
-    """Also if it was named. On nodes of its own: all tests come from the same address."""
+def test_an_address_over_its_connection_rate_waits(tmp_path: Path) -> None:
+    """Also with a quota for the address. Runs on its own nodes, because all tests share an address."""
     frame = struct.pack(">hhih", 18, 0, 1, -1)
     asked_versions = struct.pack(">i", len(frame)) + frame
     with both_running(tmp_path) as (both, _):
@@ -261,6 +263,6 @@ def test_an_address_that_connects_too_often_waits(tmp_path: Path) -> None:
                         outcomes.append(bool(sock.recv(4)))
                     except ConnectionResetError:
                         outcomes.append(False)
-            # Some are let in at first; then they are kept waiting, and closed.
+            # The first connections are accepted; later ones wait, and are closed.
             assert outcomes[0], side
             assert outcomes.count(False) == 2, (side, outcomes)

@@ -1,4 +1,4 @@
-"""Share groups (KIP-932) beside Kafka: members, sessions, what they acquire and acknowledge, states and offsets."""
+"""Share groups (KIP-932) behave as Kafka's: members, sessions, acquisitions, acknowledgements, states and offsets."""
 
 import time
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def members(both: NodePair) -> ShareGroupMembers:
     return ShareGroupMembers(both, group)
 
 
-def test_members_come_read_and_go(both: NodePair, members: ShareGroupMembers) -> None:
+def test_members_join_read_and_leave(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     members.join("a", topic)
     members.compare_group()
@@ -70,7 +70,7 @@ def test_members_come_read_and_go(both: NodePair, members: ShareGroupMembers) ->
     members.compare_group()
     listed = both.ask(ListGroupsRequest(types_filter=["share"]), 5)
     for answer in listed:
-        answer.groups = [each for each in answer.groups if each.group_id == members.group]
+        answer.groups = [entry for entry in answer.groups if entry.group_id == members.group]
     assert not both.differences(listed, 5)
     members.send_heartbeat("b", -1)
     members.send_heartbeat("b", 3)
@@ -82,14 +82,14 @@ def test_members_come_read_and_go(both: NodePair, members: ShareGroupMembers) ->
     members.compare_group()
 
 
-def test_members_are_told_in_the_order_of_kafkas_table(both: NodePair, members: ShareGroupMembers) -> None:
+def test_members_are_described_in_the_order_of_kafkas_hash_table(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     for number in range(6):
         members.join(f"member-{number}", topic)
     assert len(compare_member_order(both, ShareGroupDescribeRequest(group_ids=[members.group]), 1)) == 6
 
 
-def test_what_is_malformed_is_refused_with_the_same_words(both: NodePair, members: ShareGroupMembers) -> None:
+def test_malformed_heartbeats_are_refused_with_the_same_messages(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     members.send_heartbeat("", 0, subscribed_topic_names=[topic])
     members.send_heartbeat("m" * 37, 0, subscribed_topic_names=[topic])
@@ -108,7 +108,9 @@ def test_what_is_malformed_is_refused_with_the_same_words(both: NodePair, member
     both.expect_same(ShareGroupDescribeRequest(group_ids=["", "nowhere", members.group, members.group]), 1)
 
 
-def test_other_requests_meet_a_share_group_as_kafkas(both: NodePair, members: ShareGroupMembers) -> None:
+def test_requests_of_other_protocols_to_a_share_group_are_answered_alike(
+    both: NodePair, members: ShareGroupMembers
+) -> None:
     topic = new_topic(both)
     members.join("a", topic)
     group = members.group
@@ -144,7 +146,7 @@ def test_other_requests_meet_a_share_group_as_kafkas(both: NodePair, members: Sh
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_records_are_acquired_acknowledged_and_delivered_again(
+def test_records_are_acquired_acknowledged_and_redelivered(
     both: NodePair, members: ShareGroupMembers, version: int
 ) -> None:
     topic = new_topic(both)
@@ -169,7 +171,7 @@ def test_records_are_acquired_acknowledged_and_delivered_again(
     members.fetch("a", topic, version=version)
 
 
-def test_how_many_records_a_fetch_brings(both: NodePair, members: ShareGroupMembers) -> None:
+def test_the_number_of_fetched_records_is_limited_alike(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     for size in (3, 4, 5, 6):
         both.produce(topic, batch(size))
@@ -185,7 +187,7 @@ def test_how_many_records_a_fetch_brings(both: NodePair, members: ShareGroupMemb
     members.fetch("a", max_records=100, max_wait_ms=50)
 
 
-def test_a_record_is_not_delivered_more_often_than_it_may(both: NodePair, members: ShareGroupMembers) -> None:
+def test_a_record_is_delivered_up_to_the_delivery_limit(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     configure(both, members.group, share_delivery_count_limit="3")
     both.produce(topic, batch(8))
@@ -193,7 +195,7 @@ def test_a_record_is_not_delivered_more_often_than_it_may(both: NodePair, member
     answers = members.fetch("a", topic)
     for _ in range(40):
         acquired = [
-            run for each in answers.ottla.responses for part in each.partitions for run in part.acquired_records
+            run for response in answers.ottla.responses for part in response.partitions for run in part.acquired_records
         ]
         if not acquired:
             break
@@ -204,7 +206,7 @@ def test_a_record_is_not_delivered_more_often_than_it_may(both: NodePair, member
     members.offsets()
 
 
-def test_locks_are_renewed(both: NodePair, members: ShareGroupMembers) -> None:
+def test_acquisition_locks_are_renewed(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     both.produce(topic, batch(4))
     members.join("a", topic)
@@ -217,7 +219,7 @@ def test_locks_are_renewed(both: NodePair, members: ShareGroupMembers) -> None:
     members.acknowledge("a", topic, (0, 1, [RENEW]), version=1)
     configure(both, members.group, share_renew_acknowledge_enable="false")
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
-    while True:  # both learn of it in their own time
+    while True:  # each node applies it at its own time
         try:
             answers = members.acknowledge("a", topic, (0, 1, [RENEW]), is_renew_ack=True)
             if answers.ottla.responses[0].partitions[0].error_code:
@@ -228,9 +230,7 @@ def test_locks_are_renewed(both: NodePair, members: ShareGroupMembers) -> None:
         time.sleep(0.05)
 
 
-def test_sessions_and_acknowledgements_that_are_not_right_are_refused(
-    both: NodePair, members: ShareGroupMembers
-) -> None:
+def test_invalid_sessions_and_acknowledgements_are_refused(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     both.produce(topic, batch(6))
     members.join("a", topic)
@@ -270,19 +270,19 @@ def test_sessions_and_acknowledgements_that_are_not_right_are_refused(
         thief.fetch("b", topic, acks=((2, 3, [ACCEPT]),), max_wait_ms=50)
 
 
-def test_what_a_member_had_is_available_when_its_connection_ends(both: NodePair, members: ShareGroupMembers) -> None:
+def test_a_disconnect_releases_acquired_records(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     both.produce(topic, batch(4))
     members.join("a", topic)
     with both.other_connections() as other:
         first = ShareGroupMembers(other, members.group)
         first.fetch("gone", topic)
-    time.sleep(1)  # both notice it in their own time
+    time.sleep(1)  # each node notices it at its own time
     answers = members.fetch("a", topic, max_wait_ms=5000)
     assert answers.ottla.responses[0].partitions[0].acquired_records[0].delivery_count == 2
 
 
-def test_states_are_kept_as_kafka_keeps_them(both: NodePair) -> None:
+def test_share_group_states_are_kept_alike(both: NodePair) -> None:
     topic = new_topic(both, partitions=2)
     group = f"states-{next(numbers)}"
     share_coordinator_ready(both, topic)
@@ -320,24 +320,24 @@ def test_states_are_kept_as_kafka_keeps_them(both: NodePair) -> None:
     expect_same(lambda side: deleting.DeleteShareGroupStateRequest(group_id=group))
 
 
-def test_offsets_are_told_set_and_deleted(both: NodePair, members: ShareGroupMembers) -> None:
+def test_offsets_are_described_set_and_deleted(both: NodePair, members: ShareGroupMembers) -> None:
     topic, other = new_topic(both, partitions=2), new_topic(both)
     group = members.group
     both.produce(topic, batch(10))
 
     def alter(*topics: tuple[str, int, int], name: str = group) -> None:
-        asked = [
+        entries = [
             AlterShareGroupOffsetsRequestTopic(
-                topic_name=each,
+                topic_name=topic_name,
                 partitions=[AlterShareGroupOffsetsRequestPartition(partition_index=number, start_offset=start)],
             )
-            for each, number, start in topics
+            for topic_name, number, start in topics
         ]
-        both.expect_same(AlterShareGroupOffsetsRequest(group_id=name, topics=asked), 0, messages=Messages.LOOSELY)
+        both.expect_same(AlterShareGroupOffsetsRequest(group_id=name, topics=entries), 0, messages=Messages.LOOSELY)
 
     def delete_offsets(*topics: str, name: str = group) -> None:
-        asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=each) for each in topics]
-        both.expect_same(DeleteShareGroupOffsetsRequest(group_id=name, topics=asked), 0, messages=Messages.EXACTLY)
+        entries = [DeleteShareGroupOffsetsRequestTopic(topic_name=topic) for topic in topics]
+        both.expect_same(DeleteShareGroupOffsetsRequest(group_id=name, topics=entries), 0, messages=Messages.EXACTLY)
 
     members.offsets()
     delete_offsets(topic)
@@ -365,32 +365,32 @@ def test_offsets_are_told_set_and_deleted(both: NodePair, members: ShareGroupMem
     members.offsets()
 
 
-def test_a_deleted_topic_is_forgotten(both: NodePair, members: ShareGroupMembers) -> None:
+def test_a_deleted_topic_is_removed_from_the_group(both: NodePair, members: ShareGroupMembers) -> None:
     topic, stays = new_topic(both), new_topic(both)
     both.produce(topic, batch(4))
     members.join("a", topic, stays)
     members.fetch("a", topic)
     both.delete_topic(topic)
-    # Kafka 4.3.1 fails for all partitions of a session of which one is gone; here the others are served.
+    # Kafka 4.3.1 fails all partitions of a session if one was deleted; Ottla serves the others.
     request = ShareFetchRequest(
         group_id=members.group, member_id="a", share_session_epoch=1, max_wait_ms=50, max_records=1, batch_size=1
     )
     answers = both.ask(request, 2)
     assert (answers.kafka.error_code, answers.ottla.error_code) == (UnknownServerError.code, NONE)
-    (told,) = answers.ottla.responses
-    assert told.partitions[0].error_code == UnknownTopicOrPartition.code
+    (result,) = answers.ottla.responses
+    assert result.partitions[0].error_code == UnknownTopicOrPartition.code
     members.acknowledge("a", topic, (0, 3, [ACCEPT]))
     members.send_heartbeat("a", -1)
-    # Kafka 4.3.1 may never answer this, while it is about to forget the topic; and it is slow to recover.
+    # Kafka 4.3.1 may never answer this while it removes the topic, and it recovers slowly.
     (deleted,) = both.ottla.ask(DeleteGroupsRequest(groups_names=[members.group]), 2).results
     assert not deleted.error_code
 
 
-# -- the requests that brokers send --
+# -- requests between brokers --
 
 
 def share_coordinator_ready(both: NodePair, topic: str) -> None:
-    """Wait until both nodes have their share coordinator: a member makes them want one."""
+    """Wait until both nodes have their share coordinator, which a first member makes them create."""
     members = ShareGroupMembers(both, f"wants-states-{next(numbers)}")
     configure(both, members.group, share_assignment_interval_ms="0")
     members.join("a", topic)
@@ -399,14 +399,14 @@ def share_coordinator_ready(both: NodePair, topic: str) -> None:
 
 def initialize(side: Side, group: str, topic: str, number: int, epoch: int, start: int) -> Any:
     part = initializing.PartitionData(partition=number, state_epoch=epoch, start_offset=start)
-    named = initializing.InitializeStateData(topic_id=_id(side, topic), partitions=[part])
-    return initializing.InitializeShareGroupStateRequest(group_id=group, topics=[named])
+    topic_data = initializing.InitializeStateData(topic_id=_id(side, topic), partitions=[part])
+    return initializing.InitializeShareGroupStateRequest(group_id=group, topics=[topic_data])
 
 
 def read(side: Side, group: str, topic: str, number: int, leader_epoch: int) -> Any:
     part = reading.PartitionData(partition=number, leader_epoch=leader_epoch)
-    named = reading.ReadStateData(topic_id=_id(side, topic), partitions=[part])
-    return reading.ReadShareGroupStateRequest(group_id=group, topics=[named])
+    topic_data = reading.ReadStateData(topic_id=_id(side, topic), partitions=[part])
+    return reading.ReadShareGroupStateRequest(group_id=group, topics=[topic_data])
 
 
 def write(
@@ -431,20 +431,20 @@ def write(
             for first, last, state, times in batches
         ],
     )
-    named = writing.WriteStateData(topic_id=_id(side, topic), partitions=[part])
-    return writing.WriteShareGroupStateRequest(group_id=group, topics=[named])
+    topic_data = writing.WriteStateData(topic_id=_id(side, topic), partitions=[part])
+    return writing.WriteShareGroupStateRequest(group_id=group, topics=[topic_data])
 
 
 def delete(side: Side, group: str, topic: str, *numbers: int) -> Any:
     parts = [deleting.PartitionData(partition=number) for number in numbers]
-    named = deleting.DeleteStateData(topic_id=_id(side, topic), partitions=parts)
-    return deleting.DeleteShareGroupStateRequest(group_id=group, topics=[named])
+    topic_data = deleting.DeleteStateData(topic_id=_id(side, topic), partitions=parts)
+    return deleting.DeleteShareGroupStateRequest(group_id=group, topics=[topic_data])
 
 
 def summarize(side: Side, group: str, topic: str, *numbers: int) -> Any:
     parts = [summarizing.PartitionData(partition=number) for number in numbers]
-    named = summarizing.ReadStateSummaryData(topic_id=_id(side, topic), partitions=parts)
-    return summarizing.ReadShareGroupStateSummaryRequest(group_id=group, topics=[named])
+    topic_data = summarizing.ReadStateSummaryData(topic_id=_id(side, topic), partitions=parts)
+    return summarizing.ReadShareGroupStateSummaryRequest(group_id=group, topics=[topic_data])
 
 
 def _id(side: Side, topic: str) -> bytes:

@@ -365,12 +365,12 @@ def test_random_histories_of_groups_are_equal(both: NodePair, members: StreamsGr
     topology = word_count(new_topic(both, partitions=source.randint(1, 6)), members.group)
     members.join("first", topology)
     members.wait_until_ready("first")
-    numbers_used = count(1)
+    member_numbers = count(1)
     for _ in range(40):
         choice = source.random()
         alive: list[Any] = [member for member, epoch in members.epochs.items() if epoch > 0]
         if choice < 0.25 and len(alive) < 6:
-            members.join(f"m{next(numbers_used)}", topology, process_id=f"p{source.randrange(3)}")
+            members.join(f"m{next(member_numbers)}", topology, process_id=f"p{source.randrange(3)}")
         elif choice < 0.35 and len(alive) > 1:
             member = source.choice(alive)
             members.send_heartbeat(member, -1)

@@ -1,4 +1,4 @@
-"""Client telemetry (KIP-714) beside Kafka: what is asked of clients, and in which order pushes are refused."""
+"""Client telemetry (KIP-714) behaves as Kafka's: the requested metrics, and the order of checks on pushes."""
 
 import time
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ def subscribe(both: NodePair, name: str, **settings: str) -> None:
 
 
 def unsubscribe(both: NodePair, name: str, *settings: str) -> None:
-    configs = [AlterableConfig(name=each.replace("_", "."), config_operation=DELETE) for each in settings]
+    configs = [AlterableConfig(name=setting.replace("_", "."), config_operation=DELETE) for setting in settings]
     resource = AlterConfigsResource(resource_type=CLIENT_METRICS, resource_name=name, configs=configs)
     both.expect_same(IncrementalAlterConfigsRequest(resources=[resource]), 1)
 
 
 class Client:
-    """One client instance, with its own connection and the same id on both sides."""
+    """A client instance with its own connection, and the same id on both sides."""
 
     def __init__(self, both: NodePair) -> None:
         self.both = both
@@ -47,8 +47,8 @@ class Client:
             GetTelemetrySubscriptionsRequest(client_instance_id=self.id), 0, client_id=client_id
         )
 
-    def asked_for(self, *metrics: str, client_id: str = "differential") -> Answers:
-        """Ask until both have noticed what was subscribed; each question is of another instance."""
+    def wait_for_subscription(self, *metrics: str, client_id: str = "differential") -> Answers:
+        """Ask with new instances until both nodes have noticed the subscriptions, and return the answers."""
         deadline = time.monotonic() + 10
         while True:
             self.id = (1000 + next(numbers)).to_bytes(16, "big")
@@ -72,32 +72,32 @@ class Client:
 @pytest.fixture
 def client(both: NodePair) -> Iterator[Client]:
     both.reconnect()
-    made = Client(both)
-    yield made
+    client = Client(both)
+    yield client
     for name in ("all", "mine"):
         unsubscribe(both, name, "metrics", "interval_ms", "match")
-    made.asked_for()
+    client.wait_for_subscription()
 
 
-def test_nobody_wants_anything(both: NodePair, client: Client) -> None:
-    client.asked_for()
-    client.ask()  # too early, both say
+def test_without_subscriptions_no_metrics_are_requested(both: NodePair, client: Client) -> None:
+    client.wait_for_subscription()
+    client.ask()  # both answer that it is too early
     both.expect_same(PushTelemetryRequest(), 0)
     both.expect_same(PushTelemetryRequest(client_instance_id=(1).to_bytes(16, "big")), 0)
 
 
-def test_what_is_wanted_depends_on_the_client(both: NodePair, client: Client) -> None:
+def test_requested_metrics_depend_on_the_client(both: NodePair, client: Client) -> None:
     subscribe(both, "mine", metrics="org.apache.kafka.producer", interval_ms="1000", match="client_id=telemetry-.*")
-    found = client.asked_for("org.apache.kafka.producer", client_id="telemetry-1")
-    assert not both.differences(found, 0)
-    assert not client.asked_for(client_id="another").ottla.requested_metrics
+    answers = client.wait_for_subscription("org.apache.kafka.producer", client_id="telemetry-1")
+    assert not both.differences(answers, 0)
+    assert not client.wait_for_subscription(client_id="another").ottla.requested_metrics
     unsubscribe(both, "mine", "metrics", "interval_ms", "match")
-    client.asked_for(client_id="telemetry-1")
+    client.wait_for_subscription(client_id="telemetry-1")
 
 
-def test_pushes_are_taken_and_refused_alike(both: NodePair, client: Client) -> None:
+def test_pushes_are_accepted_and_refused_alike(both: NodePair, client: Client) -> None:
     subscribe(both, "all", metrics="*", interval_ms="300")
-    answers = client.asked_for("*")
+    answers = client.wait_for_subscription("*")
     assert not both.differences(answers, 0)
     subscription = answers.ottla.subscription_id
     assert client.push(subscription) == 0
@@ -105,7 +105,7 @@ def test_pushes_are_taken_and_refused_alike(both: NodePair, client: Client) -> N
     assert client.push(subscription + 1) == 89
     time.sleep(0.4)
     assert client.push(subscription + 1) == 117
-    client.ask()  # it may, having been told that what it knows is wrong
+    client.ask()  # allowed at once after the error
     time.sleep(0.4)
     assert client.push(subscription, codec=9) == 76
     client.ask()
@@ -119,7 +119,7 @@ def test_pushes_are_taken_and_refused_alike(both: NodePair, client: Client) -> N
     assert client.push(subscription, terminating=True) == 0
     time.sleep(0.4)
     assert client.push(subscription) == 42
-    assert client.push(subscription, terminating=True) == 0  # it said meanwhile that it stays
+    assert client.push(subscription, terminating=True) == 0  # its last push did not terminate
     both.reconnect()
     time.sleep(0.4)
-    assert client.push(subscription) == 0  # its state went with its connection
+    assert client.push(subscription) == 0  # its state ended with its connection

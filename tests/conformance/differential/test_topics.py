@@ -50,7 +50,7 @@ def test_metadata_describe_topics_alike(both: NodePair, version: int) -> None:
 def test_metadata_of_all_topics_and_of_none_are_alike(both: NodePair, version: int) -> None:
     both.new_topic(partitions=2)
     answers = both.ask(MetadataRequest(topics=[] if version == 0 else None), version)
-    # Other tests create topics that one request_for the two refuses.
+    # Other tests create topics that one of the two refuses.
     names = [{topic.name for topic in answer.topics} for answer in answers]
     for answer in answers:
         answer.topics = [topic for topic in answer.topics if topic.name in names[0] & names[1]]
@@ -130,7 +130,7 @@ CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
     "a setting that is listed only where it is set": lambda name: [topic(name, internal_segment_bytes="1000")],
     "a setting that does not exist": lambda name: [topic(name, no_such="1")],
     "a value that is no number": lambda name: [topic(name, retention_ms="soon")],
-    "a value out request_for range": lambda name: [topic(name, segment_bytes="1")],
+    "a value out of range": lambda name: [topic(name, segment_bytes="1")],
     "a null value": lambda name: [topic(name, retention_ms=None)],
     "an empty value": lambda name: [topic(name, cleanup_policy="")],
     "the same setting twice": lambda name: [

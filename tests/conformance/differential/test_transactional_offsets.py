@@ -1,4 +1,4 @@
-"""TxnOffsetCommit beside Kafka, versions 0 to 5: offsets that count when a transaction is committed."""
+"""TxnOffsetCommit, versions 0 to 5: offsets take effect with the commit of their transaction, as in Kafka."""
 
 import itertools
 from collections.abc import Callable
@@ -31,7 +31,7 @@ ADDS = 5
 
 @pytest.fixture
 def group(both: NodePair) -> str:
-    """A group that nobody else uses."""
+    """Return a group that only this test uses."""
     name = f"txn-group-{next(_names)}"
     wait_for_group_coordinator(both, name)
     return name
@@ -42,11 +42,15 @@ def producer(both: NodePair, group: str) -> TransactionalProducer:
     return TransactionalProducer(both, f"producer-of-{group}").start()
 
 
-def commit(producer: TransactionalProducer, group: str, version: int, topic: str, offset: int = 7, **how: Any) -> int:
-    """Commit an offset in the transaction; the error code."""
-    epoch = how.pop("epoch", None)
+def commit(
+    producer: TransactionalProducer, group: str, version: int, topic: str, offset: int = 7, **fields: Any
+) -> int:
+    """Commit an offset in the transaction, and return the error code."""
+    epoch = fields.pop("epoch", None)
     part = TxnOffsetCommitRequestPartition(
-        partition_index=how.pop("partition", 0), committed_offset=offset, committed_metadata=how.pop("metadata", "x")
+        partition_index=fields.pop("partition", 0),
+        committed_offset=offset,
+        committed_metadata=fields.pop("metadata", "x"),
     )
 
     def request(side: Side) -> TxnOffsetCommitRequest:
@@ -56,15 +60,15 @@ def commit(producer: TransactionalProducer, group: str, version: int, topic: str
             producer_id=producer.producer_id(side),
             producer_epoch=producer.epoch if epoch is None else epoch,
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[part])],
-            **how,
+            **fields,
         )
 
     code: int = producer.both.expect_same(request, version).ottla.topics[0].partitions[0].error_code
     return code
 
 
-def same_offsets(both: NodePair, group: str, topic: str) -> None:
-    """NodePair know the same offsets, whether or not those of open transactions matter."""
+def expect_same_offsets(both: NodePair, group: str, topic: str) -> None:
+    """Check that both nodes return the same offsets, with and without `require_stable`."""
     topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=[0, 1])]
     for stable in (False, True):
         groups = [OffsetFetchRequestGroup(group_id=group, topics=topics)]
@@ -73,27 +77,29 @@ def same_offsets(both: NodePair, group: str, topic: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("committed", [True, False])
-def test_offsets_count_with_their_transaction(
+def test_offsets_take_effect_with_their_transaction(
     both: NodePair, producer: TransactionalProducer, group: str, version: int, committed: bool
 ) -> None:
     topic = both.new_topic(partitions=2)
-    own = [OffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="before")]
-    plain = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=own)])
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=3, committed_metadata="before")]
+    plain = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions)])
     both.expect_same(plain, 8)
     if version < ADDS:
         assert not producer.add_offsets(3, group)
     assert not commit(producer, group, version, topic)
     assert not commit(producer, group, version, topic, 9)
-    same_offsets(both, group, topic)
+    expect_same_offsets(both, group, topic)
     assert not producer.end(5 if version == ADDS else 3, commit=committed)
-    same_offsets(both, group, topic)
+    expect_same_offsets(both, group, topic)
     if version == ADDS:
         assert not commit(producer, group, version, topic, 20, partition=1)
-        same_offsets(both, group, topic)
+        expect_same_offsets(both, group, topic)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_offsets_that_are_refused(both: NodePair, producer: TransactionalProducer, group: str, version: int) -> None:
+def test_invalid_commits_are_refused_alike(
+    both: NodePair, producer: TransactionalProducer, group: str, version: int
+) -> None:
     topic = both.new_topic(partitions=2)
     if version < ADDS:
         assert commit(producer, group, version, topic)  # the group was not added
@@ -109,13 +115,13 @@ def test_offsets_that_are_refused(both: NodePair, producer: TransactionalProduce
         commit(producer, group, version, topic, generation_id=1)
         commit(producer, group, version, topic, member_id="somebody")
         commit(producer, group, version, topic, group_instance_id="somebody")
-    same_offsets(both, group, topic)
+    expect_same_offsets(both, group, topic)
     assert not producer.end(5 if version == ADDS else 3, commit=True)
-    same_offsets(both, group, topic)
+    expect_same_offsets(both, group, topic)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_offsets_of_producers_that_nobody_knows(
+def test_offsets_of_unknown_producers_are_refused(
     both: NodePair, producer: TransactionalProducer, group: str, version: int
 ) -> None:
     topic = both.new_topic()
@@ -126,7 +132,7 @@ def test_offsets_of_producers_that_nobody_knows(
     assert commit(stranger, group, version, topic, epoch=0)
 
 
-def test_two_transactions_commit_offsets_of_one_group(
+def test_two_transactions_commit_offsets_of_the_same_group(
     both: NodePair, producer: TransactionalProducer, group: str
 ) -> None:
     topic = both.new_topic(partitions=2)
@@ -140,4 +146,4 @@ def test_two_transactions_commit_offsets_of_one_group(
     ]
     for step in steps:
         assert not step()
-        same_offsets(both, group, topic)
+        expect_same_offsets(both, group, topic)

@@ -1,4 +1,4 @@
-"""Transactions beside Kafka: every API and version, errors included."""
+"""Transactions behave as Kafka's: every API and version, errors included."""
 
 import itertools
 from collections.abc import Callable
@@ -37,12 +37,12 @@ def topic(both: NodePair) -> str:
 
 @pytest.fixture
 def new_producer(both: NodePair) -> Callable[[], TransactionalProducer]:
-    """Makes producers, each with an id of its own."""
+    """Return a function that makes producers, each with its own transactional id."""
     return lambda: TransactionalProducer(both, f"producer-{next(_names)}")
 
 
-def same_log(both: NodePair, topic: str, partition: int = 0) -> None:
-    """NodePair logs hold the same, and readers of either kind see the same of it."""
+def expect_same_log(both: NodePair, topic: str, partition: int = 0) -> None:
+    """Check that both logs are equal at both isolation levels."""
     for isolation in (0, 1):
         both.expect_same(
             fetch(17, Part(topic, partition), isolation_level=isolation),
@@ -55,7 +55,7 @@ def same_log(both: NodePair, topic: str, partition: int = 0) -> None:
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_transactions_of_version_2(
+def test_transactions_of_version_2_are_equal(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer().start()
@@ -65,11 +65,11 @@ def test_transactions_of_version_2(
         assert not producer.end(5, commit=commit)
     assert not producer.send(version, topic)
     for partition in (0, 1):
-        same_log(both, topic, partition)
+        expect_same_log(both, topic, partition)
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_transactions_of_version_1(
+def test_transactions_of_version_1_are_equal(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer().start(version)
@@ -79,10 +79,10 @@ def test_transactions_of_version_1(
             assert not producer.send(produce_version, topic, partition)
         assert not producer.end(version, commit=commit)
     for partition in (0, 1):
-        same_log(both, topic, partition)
+        expect_same_log(both, topic, partition)
 
 
-def test_a_producer_moves_from_one_version_to_the_next(
+def test_a_producer_changes_its_transaction_version(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str
 ) -> None:
     producer = new_producer().start()
@@ -93,14 +93,14 @@ def test_a_producer_moves_from_one_version_to_the_next(
     assert not producer.end(4, commit=True)
     assert not producer.send(NEW, topic)
     assert not producer.end(5, commit=False)
-    same_log(both, topic)
+    expect_same_log(both, topic)
 
 
 # -- writing --
 
 
 @pytest.mark.parametrize("version", range(3, 12))
-def test_writes_to_partitions_that_were_not_added(
+def test_writes_to_partitions_not_added_are_refused(
     new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer().start()
@@ -115,7 +115,7 @@ def test_writes_to_partitions_that_were_not_added(
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_writes_that_add_their_partitions(
+def test_writes_add_their_partitions(
     new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer().start()
@@ -130,7 +130,7 @@ def test_writes_that_add_their_partitions(
 
 
 @pytest.mark.parametrize("version", [9, 10, 11, 12, 13])
-def test_writes_of_unknown_producers(
+def test_writes_of_unknown_producers_are_refused(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer()
@@ -145,7 +145,7 @@ def test_writes_of_unknown_producers(
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_two_producers_in_one_request(
+def test_two_producers_in_one_request_are_answered_alike(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     def data(producer_id: int) -> bytearray:
@@ -157,7 +157,7 @@ def test_two_producers_in_one_request(
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_records_outside_of_the_transaction(
+def test_records_outside_the_transaction_are_answered_alike(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer().start()
@@ -182,7 +182,9 @@ def test_records_outside_of_the_transaction(
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_init(new_producer: Callable[[], TransactionalProducer], topic: str, version: int) -> None:
+def test_producer_ids_are_initialized_alike(
+    new_producer: Callable[[], TransactionalProducer], topic: str, version: int
+) -> None:
     producer = new_producer()
     assert not producer.init(version)
     assert not producer.init(version)
@@ -193,7 +195,7 @@ def test_init(new_producer: Callable[[], TransactionalProducer], topic: str, ver
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_init_of_one_that_goes_on(
+def test_producer_ids_are_reinitialized_alike(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer()
@@ -217,12 +219,14 @@ def test_init_of_one_that_goes_on(
 
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 1, 900_000, 900_001, 0x7FFF_FFFF])
-def test_timeouts_of_init(new_producer: Callable[[], TransactionalProducer], version: int, timeout_ms: int) -> None:
+def test_transaction_timeouts_are_checked_alike(
+    new_producer: Callable[[], TransactionalProducer], version: int, timeout_ms: int
+) -> None:
     new_producer().init(version, timeout_ms=timeout_ms)
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_init_that_makes_no_sense(both: NodePair, version: int) -> None:
+def test_invalid_initializations_are_refused_alike(both: NodePair, version: int) -> None:
     both.expect_same(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000), version)
     if version >= 3:
         for producer_id, epoch in ((1, -1), (-1, 1)):
@@ -232,11 +236,11 @@ def test_init_that_makes_no_sense(both: NodePair, version: int) -> None:
             both.expect_same(request, version)
 
 
-# -- growing --
+# -- adding partitions and offsets --
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_adding_partitions(
+def test_partitions_are_added_alike(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     other = both.new_topic(partitions=2)
@@ -260,7 +264,7 @@ def test_adding_partitions(
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_checking_partitions(
+def test_partitions_are_verified_alike(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer()
@@ -277,7 +281,7 @@ def test_checking_partitions(
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_many_transactions_in_one_request(
+def test_several_transactions_in_one_request_are_answered_alike(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     first, second = new_producer().start(), new_producer().start()
@@ -305,14 +309,14 @@ def test_many_transactions_in_one_request(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_an_empty_transactional_id(both: NodePair, topic: str, version: int) -> None:
+def test_an_empty_transactional_id_is_refused_alike(both: NodePair, topic: str, version: int) -> None:
     topics = [AddPartitionsToTxnTopic(name=topic, partitions=[0, 1])]
     both.expect_same(AddPartitionsToTxnRequest(v3_and_below_topics=topics), version)
     both.expect_same(EndTxnRequest(), version)
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_adding_offsets(new_producer: Callable[[], TransactionalProducer], version: int) -> None:
+def test_offsets_are_added_alike(new_producer: Callable[[], TransactionalProducer], version: int) -> None:
     producer = new_producer()
     assert producer.add_offsets(version, "group", epoch=0)
     producer.start()
@@ -328,8 +332,8 @@ def test_adding_offsets(new_producer: Callable[[], TransactionalProducer], versi
 STATES = ("new", "ongoing", "committed", "aborted")
 
 
-def bring(producer: TransactionalProducer, state: str, topic: str, version: int) -> None:
-    """A producer whose last transaction is in a state, brought there by requests of a version."""
+def bring_to(producer: TransactionalProducer, state: str, topic: str, version: int) -> None:
+    """Bring the producer's last transaction into a state, with requests of a version."""
     producer.start()
     if state == "new":
         return
@@ -343,42 +347,46 @@ def bring(producer: TransactionalProducer, state: str, topic: str, version: int)
 
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("state", STATES)
-def test_ending(new_producer: Callable[[], TransactionalProducer], topic: str, state: str, version: int) -> None:
+def test_transactions_end_alike(
+    new_producer: Callable[[], TransactionalProducer], topic: str, state: str, version: int
+) -> None:
     for commit, ahead in itertools.product((True, False), (-2, -1, 0, 1)):
         producer = new_producer()
-        bring(producer, state, topic, version)
+        bring_to(producer, state, topic, version)
         producer.end(version, commit=commit, epoch=producer.epoch + ahead)
         producer.end(version, commit=commit, epoch=producer.epoch + ahead)
         producer.end(version, commit=not commit)
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_ending_what_belongs_to_others(
+def test_ending_a_foreign_transaction_is_refused_alike(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer()
     assert producer.end(version, commit=True, epoch=0)
-    bring(producer, "ongoing", topic, version)
+    bring_to(producer, "ongoing", topic, version)
     for side in both.sides:
         side.memory[producer.id] += 1
     assert producer.end(version, commit=True)
 
 
 @pytest.mark.parametrize("version", [2, 5])
-def test_ending_by_another_version(new_producer: Callable[[], TransactionalProducer], topic: str, version: int) -> None:
+def test_ending_by_another_version_is_answered_alike(
+    new_producer: Callable[[], TransactionalProducer], topic: str, version: int
+) -> None:
     for state, commit in itertools.product(STATES[1:], (True, False)):
         producer = new_producer()
-        bring(producer, state, topic, version)
+        bring_to(producer, state, topic, version)
         producer.end(5 if version == 2 else 2, commit=commit)
 
 
-def test_a_transaction_that_takes_too_long_is_aborted(
+def test_a_transaction_past_its_timeout_is_aborted(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str
 ) -> None:
     producer = new_producer().start(timeout_ms=100)
     assert not producer.send(NEW, topic)
     assert producer.wait_for(lambda state: state == "CompleteAbort")
-    same_log(both, topic)
+    expect_same_log(both, topic)
     assert producer.send(NEW, topic)
     assert producer.end(5, commit=True)
     assert not producer.init(5, expect=True)
@@ -389,7 +397,9 @@ def test_a_transaction_that_takes_too_long_is_aborted(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_markers(both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int) -> None:
+def test_transaction_markers_are_written_alike(
+    both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
+) -> None:
     for ahead, coordinator_epoch, commit in itertools.product((-1, 0, 1), (-1, 0, 7), (True, False)):
         for kind in (0, 2) if version >= 2 else (0,):
             producer = new_producer().start()
@@ -403,7 +413,7 @@ def test_markers(both: NodePair, new_producer: Callable[[], TransactionalProduce
                 topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[0])],
             )
             both.expect_same(partial(with_marker, producer, marker), version, ignoring=IDS)
-    same_log(both, topic)
+    expect_same_log(both, topic)
 
 
 def with_marker(producer: TransactionalProducer, marker: WritableTxnMarker, side: Side) -> WriteTxnMarkersRequest:
@@ -412,7 +422,7 @@ def with_marker(producer: TransactionalProducer, marker: WritableTxnMarker, side
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_markers_for_partitions_that_are_not_here(both: NodePair, topic: str, version: int) -> None:
+def test_markers_for_missing_partitions_are_answered_alike(both: NodePair, topic: str, version: int) -> None:
     both.expect_same(WriteTxnMarkersRequest(), version)
     names = [
         WritableTxnMarkerTopic(name=topic, partition_indexes=[0, 1, 9]),
@@ -426,24 +436,28 @@ def test_markers_for_partitions_that_are_not_here(both: NodePair, topic: str, ve
         both.expect_same(WriteTxnMarkersRequest(markers=markers), version)
 
 
-# -- looking --
+# -- describing and listing --
 
 
-def test_describing(both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str) -> None:
-    made = []
+def test_transactions_are_described_alike(
+    both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str
+) -> None:
+    ids = []
     for state in STATES:
         producer = new_producer()
-        bring(producer, state, topic, 5)
-        made.append(producer.id)
-    request = DescribeTransactionsRequest(transactional_ids=[*made, "nobody", ""])
+        bring_to(producer, state, topic, 5)
+        ids.append(producer.id)
+    request = DescribeTransactionsRequest(transactional_ids=[*ids, "nobody", ""])
     both.expect_same(request, 0, ignoring=IDS)
     both.expect_same(DescribeTransactionsRequest(), 0)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_listing(both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int) -> None:
+def test_transactions_are_listed_alike(
+    both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
+) -> None:
     for state in STATES:
-        bring(new_producer(), state, topic, 5)
+        bring_to(new_producer(), state, topic, 5)
     requests = [
         ListTransactionsRequest(),
         ListTransactionsRequest(state_filters=["Ongoing"]),
@@ -452,9 +466,9 @@ def test_listing(both: NodePair, new_producer: Callable[[], TransactionalProduce
         ListTransactionsRequest(producer_id_filters=[1_000_000]),
     ]
     if version >= 1:
-        requests += [ListTransactionsRequest(duration_filter=each) for each in (0, 1_000_000, -5)]
+        requests += [ListTransactionsRequest(duration_filter=duration) for duration in (0, 1_000_000, -5)]
     if version >= 2:
         patterns = ("producer-.*", "producer", "", "(", ".*-1[0-9]", "[[:alpha:]]+-[0-9]+", "(?i)WRITER-1")
-        requests += [ListTransactionsRequest(transactional_id_pattern=each) for each in patterns]
+        requests += [ListTransactionsRequest(transactional_id_pattern=pattern) for pattern in patterns]
     for request in requests:
         both.expect_same(request, version, ignoring=IDS)

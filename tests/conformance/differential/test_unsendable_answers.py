@@ -1,4 +1,4 @@
-"""Answers that no bytes can hold, and one worker for all: one outcome for each request, on both nodes."""
+"""Answers that cannot be encoded, and a single worker: each request has the same outcome on both nodes."""
 
 import time
 from collections.abc import Iterator
@@ -20,14 +20,14 @@ BROKER = 4
 
 @pytest.fixture(scope="module")
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
-    """Both nodes with one worker."""
+    """Run both nodes with one worker."""
     folder: Path = tmp_path_factory.mktemp("narrow")
     with both_running(folder, {"num.io.threads": "1"}) as nodes:
         yield nodes
 
 
-def test_a_text_that_is_too_long_for_its_field(narrow: tuple[NodePair, OttlaNode]) -> None:
-    """Up to v3 a text has 32,767 bytes at most; the complaint about a broker's name that is nearly as long has more."""
+def test_an_answer_with_an_overlong_text_closes_the_connection(narrow: tuple[NodePair, OttlaNode]) -> None:
+    """Up to v3 a text has at most 32,767 bytes; the error message about a name of almost that length has more."""
     both, node = narrow
     since = node.log_path.stat().st_size
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name="x" * 32_760, configuration_keys=None)
@@ -37,7 +37,7 @@ def test_a_text_that_is_too_long_for_its_field(narrow: tuple[NodePair, OttlaNode
     assert "DescribeConfigs v1 has no answer that can be sent" in node.logged_errors(since)
 
 
-def test_what_is_pipelined_behind_a_waiting_fetch_is_answered_by_one_worker(narrow: tuple[NodePair, OttlaNode]) -> None:
+def test_one_worker_answers_requests_behind_a_waiting_fetch(narrow: tuple[NodePair, OttlaNode]) -> None:
     both, node = narrow
     since = node.log_path.stat().st_size
     topic = both.new_topic()
