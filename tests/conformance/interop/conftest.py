@@ -1,4 +1,4 @@
-"""One Java peer for all tests of a process."""
+"""A Java peer for all tests of a process."""
 
 from collections.abc import Iterator
 

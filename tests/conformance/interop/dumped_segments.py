@@ -1,4 +1,4 @@
-"""What Kafka's own DumpLogSegments finds in the files of a log, parsed; whatever it complains of fails the test."""
+"""The output of Kafka's DumpLogSegments for the files of a log, parsed; any complaint of the tool fails the test."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _pairs = re.compile(r"(\w+): (-?\d+|Optional\w*\.empty|Optional\w*\[\d+\])").fin
 
 
 class DumpedRecord(NamedTuple):
-    """A record; a marker has what it says instead of key and value."""
+    """A record; a marker has its type and epoch instead of key and value."""
 
     offset: int
     timestamp: int
@@ -34,7 +34,7 @@ class DumpedRecord(NamedTuple):
 
 
 class DumpedBatch(NamedTuple):
-    """A batch: what was given to the log, and the offsets and epoch that the log gave it."""
+    """A batch, with the offsets and epoch that the log assigned."""
 
     base_offset: int
     last_offset: int
@@ -52,7 +52,7 @@ class DumpedBatch(NamedTuple):
 
 @dataclass(slots=True)
 class Dump:
-    """All files of a log, by their names where it matters."""
+    """The files of a log, by name where the name matters."""
 
     batches: list[DumpedBatch] = field(default_factory=list)
     offsets: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Dump:
 
 
 def dump_files(peer: JavaPeer, directory: Path, *, compacted: bool = False) -> Dump:
-    """All of a log's files: checked in every way that the tool knows, and what is in them."""
+    """Check a log's files in every way that the tool supports, and return their content."""
     files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
     indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
     if indexes:
@@ -82,33 +82,33 @@ def dump_files(peer: JavaPeer, directory: Path, *, compacted: bool = False) -> D
         if line.startswith("Dumping "):
             current = Path(line.removeprefix("Dumping "))
         else:
-            take(result, current, line)
+            parse_line(result, current, line)
     return result
 
 
 def run(peer: JavaPeer, files: Iterable[Path], *flags: str, compacted: bool = False) -> list[str]:
-    """Run the tool; the lines that it printed."""
+    """Run the tool, and return the lines that it prints."""
     question = [*flags, "--files", ",".join(map(str, files))]
     [answer] = peer._exchange("DUMP", [[text.encode() for text in question]])
     assert isinstance(answer, list), answer
-    printed, complaints = (part.decode() for part in answer)
-    # The tool of 4.3 counts a segment's first offset as one that does not follow another. In a compacted log offsets
-    # are missing, which is what compaction is about.
+    printed, errors = (part.decode() for part in answer)
+    # The tool of 4.3 reports a segment's first offset as non-consecutive. In a compacted log, missing offsets
+    # are normal.
     gap = r"-?\d+" if compacted else "-1"
-    complaints = re.sub(rf"Non-consecutive offsets in .*\n(?:  {gap} is followed by \d+\n)+", "", complaints)
-    if compacted:  # the batch that had the latest timestamp lost its records; its header still says it, also in Kafka
+    errors = re.sub(rf"Non-consecutive offsets in .*\n(?:  {gap} is followed by \d+\n)+", "", errors)
+    if compacted:  # the batch with the latest timestamp lost its records, but keeps it in its header, as in Kafka
         empty = r"Found timestamp mismatch in :.*\n(?:  Index timestamp: \d+, log timestamp: -1\n)+"
-        complaints = re.sub(empty, "", complaints)
-    assert not complaints, complaints
+        errors = re.sub(empty, "", errors)
+    assert not errors, errors
     assert "invalid bytes" not in printed
     return printed.splitlines()
 
 
-def take(result: Dump, file: Path, line: str) -> None:
-    """Take in one line about a file."""
+def parse_line(result: Dump, file: Path, line: str) -> None:
+    """Parse a line about a file."""
     if file.suffix == ".log":
         if not line.startswith("Log starting offset: "):
-            take_log_line(result, line)
+            parse_log_line(result, line)
     elif file.suffix in (".index", ".timeindex"):
         entries = (result.offsets if file.suffix == ".index" else result.times).setdefault(file.name, [])
         if line != f"{file} is empty.":
@@ -116,16 +116,16 @@ def take(result: Dump, file: Path, line: str) -> None:
             assert entry, line
             entries.append((int(entry[2]), int(entry[4])))
     elif file.suffix == ".txnindex":
-        found = dict(_pairs(line))
-        assert found["version"] == "0"
+        values = dict(_pairs(line))
+        assert values["version"] == "0"
         names = ("producerId", "firstOffset", "lastOffset", "lastStableOffset")
-        result.aborted.append(tuple(int(found[name]) for name in names))  # type: ignore[arg-type]
+        result.aborted.append(tuple(int(values[name]) for name in names))  # type: ignore[arg-type]
     else:
         entries_of = result.producers.setdefault(int(file.stem), [])
         entries_of.append({name: number(text) for name, text in _pairs(line)})
 
 
-def take_log_line(result: Dump, line: str) -> None:
+def parse_log_line(result: Dump, line: str) -> None:
     if batch := _batch(line):
         base, last, count, sequence, producer, epoch, leader_epoch = map(int, batch.groups()[:7])
         transactional, control, _, kind, latest, _, codec = batch.groups()[7:]
@@ -138,20 +138,20 @@ def take_log_line(result: Dump, line: str) -> None:
         assert count >= 0
         return
     record = _record(line)
-    assert record, f"not understood: {line}"
+    assert record, f"cannot parse: {line}"
     offset, timestamp, _, _, _, _, marker, coordinator_epoch, key, value = record.groups()
     marker = marker and f"{marker} {coordinator_epoch}"
     last_batch = result.batches[-1]
-    found = DumpedRecord(int(offset), int(timestamp), key, value, marker)
-    result.batches[-1] = last_batch._replace(records=(*last_batch.records, found))
+    dumped_record = DumpedRecord(int(offset), int(timestamp), key, value, marker)
+    result.batches[-1] = last_batch._replace(records=(*last_batch.records, dumped_record))
 
 
 def number(text: str) -> int | None:
-    """-1 or a number; an optional that is empty is None."""
+    """Return a number, which may be -1, or None for an empty optional."""
     digits = re.search(r"-?\d+", text)
     return int(digits[0]) if digits else None
 
 
 def latest_producers(dump: Dump) -> Sequence[dict[str, int | None]]:
-    """What the newest snapshot holds."""
+    """Return the producers in the newest snapshot."""
     return dump.producers[max(dump.producers)] if dump.producers else []

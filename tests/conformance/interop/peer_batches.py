@@ -1,4 +1,4 @@
-"""Record batches as the Java peer takes and gives them: JSON, with bytes in hexadecimal digits."""
+"""Record batches as the Java peer reads and writes them: JSON, with bytes in hexadecimal digits."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, TypedDict
@@ -6,7 +6,7 @@ from typing import Any, TypedDict
 
 @dataclass(frozen=True, slots=True)
 class PeerRecord:
-    """A record to write or as read. To write: no offset means the next one; a control type makes the key by itself."""
+    """A record to write, or as read. For writing, no offset means the next one; a control type implies the key."""
 
     timestamp: int = 0
     key: bytes | None = None
@@ -19,7 +19,7 @@ class PeerRecord:
 
 @dataclass(frozen=True, slots=True)
 class PeerBatch:
-    """A record batch as Java reads it; `error` tells why its records could not be read to the end."""
+    """A record batch as Java reads it; `error` says why not all records could be read."""
 
     size_bytes: int
     magic: int
@@ -45,7 +45,7 @@ class PeerBatch:
 
 
 class BatchOptions(TypedDict, total=False):
-    """How to write a batch. Levels exist for gzip, lz4 and zstd; `last_offset` is for a compacted batch."""
+    """Options for writing a batch: gzip, lz4 and zstd have levels; `last_offset` is for a compacted batch."""
 
     compression: str
     level: int | None

@@ -1,4 +1,4 @@
-"""Kafka's own tools set rules, quotas and levels of loggers on an Ottla node, and take them away: felt at once."""
+"""Kafka's tools set and remove ACLs, quotas and log levels of an Ottla node, which take effect at once."""
 
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ ACLS, CONFIGS = "org.apache.kafka.tools.AclCommand", "kafka.admin.ConfigCommand"
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[OttlaNode]:
-    made = OttlaNode(
+    node = OttlaNode(
         tmp_path,
         {
             **SETTINGS,
@@ -26,18 +26,18 @@ def node(tmp_path: Path) -> Iterator[OttlaNode]:
             "allow.everyone.if.no.acl.found": "true",
         },
     )
-    made.format()
-    with made.running():
-        yield made
-    assert not made.logged_errors()
+    node.format()
+    with node.running():
+        yield node
+    assert not node.logged_errors()
 
 
-def tool(node: OttlaNode, name: str, *arguments: str) -> str:
-    """What one of Kafka's tools says when it is done."""
+def run_tool(node: OttlaNode, name: str, *arguments: str) -> str:
+    """Run one of Kafka's tools, and return its output."""
     command = [str(java()), "-cp", f"{kafka_libs()}/*", name, "--bootstrap-server", node.address, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
 
 
 def send(node: OttlaNode, topic: str) -> KafkaError | None:
@@ -49,25 +49,25 @@ def send(node: OttlaNode, topic: str) -> KafkaError | None:
     return error
 
 
-def test_kafka_acls(node: OttlaNode) -> None:
+def test_kafka_acls_sets_and_removes_acls(node: OttlaNode) -> None:
     assert send(node, "orders") is None
-    tool(node, ACLS, "--add", "--allow-principal", "User:ANONYMOUS", "--operation", "Read", "--topic", "orders")
-    told = tool(node, ACLS, "--list", "--topic", "orders")
-    assert "principal=User:ANONYMOUS, host=*, operation=READ, permissionType=ALLOW" in told
+    run_tool(node, ACLS, "--add", "--allow-principal", "User:ANONYMOUS", "--operation", "Read", "--topic", "orders")
+    output = run_tool(node, ACLS, "--list", "--topic", "orders")
+    assert "principal=User:ANONYMOUS, host=*, operation=READ, permissionType=ALLOW" in output
     error = send(node, "orders")
     assert error is not None
     assert error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    tool(node, ACLS, "--remove", "--force", "--topic", "orders")
-    assert "orders" not in tool(node, ACLS, "--list")
+    run_tool(node, ACLS, "--remove", "--force", "--topic", "orders")
+    assert "orders" not in run_tool(node, ACLS, "--list")
     assert send(node, "orders") is None
 
 
-def test_kafka_configs_of_clients(node: OttlaNode) -> None:
-    who = ("--entity-type", "clients", "--entity-name", "writer")
-    tool(node, CONFIGS, "--alter", *who, "--add-config", "producer_byte_rate=1000,request_percentage=200")
-    told = tool(node, CONFIGS, "--describe", *who)
-    assert "producer_byte_rate=1000.0" in told
-    assert "request_percentage=200.0" in told
+def test_kafka_configs_sets_and_removes_quotas(node: OttlaNode) -> None:
+    entity = ("--entity-type", "clients", "--entity-name", "writer")
+    run_tool(node, CONFIGS, "--alter", *entity, "--add-config", "producer_byte_rate=1000,request_percentage=200")
+    output = run_tool(node, CONFIGS, "--describe", *entity)
+    assert "producer_byte_rate=1000.0" in output
+    assert "request_percentage=200.0" in output
     throttled: list[object] = []
     producer = Producer({"bootstrap.servers": node.address, "client.id": "writer", "linger.ms": 0})
     producer.produce("slow", b"x" * 20_000)
@@ -79,16 +79,16 @@ def test_kafka_configs_of_clients(node: OttlaNode) -> None:
     slowed.flush(TIMEOUT_S)
     slowed.poll(1)
     assert throttled
-    tool(node, CONFIGS, "--alter", *who, "--delete-config", "producer_byte_rate,request_percentage")
-    assert "producer_byte_rate" not in tool(node, CONFIGS, "--describe", *who)
+    run_tool(node, CONFIGS, "--alter", *entity, "--delete-config", "producer_byte_rate,request_percentage")
+    assert "producer_byte_rate" not in run_tool(node, CONFIGS, "--describe", *entity)
 
 
-def test_kafka_configs_of_loggers(node: OttlaNode) -> None:
-    """The request log is there while its logger takes DEBUG."""
+def test_kafka_configs_sets_log_levels(node: OttlaNode) -> None:
+    """Requests are logged while their logger has level DEBUG."""
     requests = ("--entity-type", "broker-loggers", "--entity-name", "1", "--alter")
-    tool(node, CONFIGS, *requests, "--add-config", "kafka.request.logger=DEBUG")
+    run_tool(node, CONFIGS, *requests, "--add-config", "kafka.request.logger=DEBUG")
     assert send(node, "orders") is None
-    tool(node, CONFIGS, *requests, "--delete-config", "kafka.request.logger")
+    run_tool(node, CONFIGS, *requests, "--delete-config", "kafka.request.logger")
     written = node.log_path.read_text()
     assert '"requestApiKeyName":"Produce"' in written
     assert send(node, "orders") is None

@@ -1,4 +1,4 @@
-"""Record batches of Ottla are read by Kafka's own classes, and the other way round, with every compression."""
+"""Kafka's classes read record batches of Ottla and vice versa, with every compression."""
 
 from random import Random
 
@@ -17,9 +17,9 @@ COMPRESSIONS = list(Compression)
 DATA = [b"", b"a", b"kafka" * 10_000, bytes(300_000), Random(7).randbytes(200_000)]
 
 
-def some_records(random: Random) -> list[Record]:
+def random_records(random: Random) -> list[Record]:
     offset = random.choice((0, 5, 2**40))
-    made = []
+    records = []
     for _ in range(random.choice((1, 2, 50))):
         headers = [
             (random.choice(("", "h", "naïve" * 30)), random.choice((None, b"", b"v" * 200)))
@@ -27,16 +27,16 @@ def some_records(random: Random) -> list[Record]:
         ]
         key = random.choice((None, b"", b"key", random.randbytes(300)))
         value = random.choice((None, b"", b"value" * 9, random.randbytes(5_000)))
-        made.append(Record(offset, 1_700_000_000_000 + random.randrange(-9_999, 9_999), key, value, headers))
+        records.append(Record(offset, 1_700_000_000_000 + random.randrange(-9_999, 9_999), key, value, headers))
         offset += random.choice((1, 1, 1, 1_000))
-    return made
+    return records
 
 
 @pytest.mark.parametrize("codec", COMPRESSIONS)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=True))
 def test_java_reads_what_ottla_writes(java_peer: JavaPeer, codec: Compression, random: Random) -> None:
-    written = some_records(random)
+    written = random_records(random)
     append_time = random.random() < 0.3
     latest = max(record.timestamp for record in written)
     batch = build_batch(
@@ -66,10 +66,10 @@ def test_java_reads_what_ottla_writes(java_peer: JavaPeer, codec: Compression, r
 @pytest.mark.parametrize("codec", COMPRESSIONS)
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=True))
-def test_ottla_reads_what_java_writes_and_writes_the_same(
+def test_ottla_reads_what_java_writes_and_rewrites_the_same_bytes(
     java_peer: JavaPeer, codec: Compression, random: Random
 ) -> None:
-    given_records = some_records(random)
+    given_records = random_records(random)
     theirs = java_peer.write_batch(
         [PeerRecord(r.timestamp, r.key, r.value, tuple(r.headers), r.offset) for r in given_records],
         compression=codec.name.lower(),
@@ -116,7 +116,7 @@ def test_transaction_markers_are_the_same(java_peer: JavaPeer, commit: bool) -> 
 
 @pytest.mark.parametrize("codec", COMPRESSIONS)
 @pytest.mark.parametrize("data", DATA, ids=len)
-def test_compressed_bytes_go_both_ways(java_peer: JavaPeer, codec: Compression, data: bytes) -> None:
+def test_each_side_decompresses_the_bytes_of_the_other(java_peer: JavaPeer, codec: Compression, data: bytes) -> None:
     levels: list[int | None] = [None]
     if codec in LEVELS:
         lowest, highest, default = LEVELS[codec]

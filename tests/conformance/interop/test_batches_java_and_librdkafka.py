@@ -1,6 +1,6 @@
-"""The third side of the triangle: batches of Kafka's own classes are read by librdkafka, and the other way round.
+"""The third side of the triangle: librdkafka reads batches of Kafka's classes, and vice versa.
 
-With the tests of Ottla against each of them, every writer's batches are read by both others.
+With the tests of Ottla against each of them, every implementation reads the batches of both others.
 """
 
 import pytest
@@ -28,12 +28,12 @@ def test_java_reads_what_librdkafka_writes(java_peer: JavaPeer, mock_broker: Moc
     mock_broker.create(topic)
     written = various_records(500)
     write_with_librdkafka(mock_broker, topic, codec, written)
-    read, seen = [], set()
+    read, compressions = [], set()
     for batch in java_peer.read_batches(b"".join(mock_broker.fetch_all(topic))):
         assert batch.error is None
         assert batch.crc_valid
-        seen.add(batch.compression)
+        compressions.add(batch.compression)
         read += [Record(r.offset or 0, r.timestamp, r.key, r.value, tuple(r.headers)) for r in batch.records]
     assert read == written
-    # librdkafka leaves a batch as it is where compression would not make it smaller.
-    assert codec.name.lower() in seen <= {codec.name.lower(), "none"}
+    # librdkafka does not compress a batch if compression would not make it smaller.
+    assert codec.name.lower() in compressions <= {codec.name.lower(), "none"}

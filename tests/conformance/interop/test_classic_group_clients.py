@@ -1,4 +1,4 @@
-"""Real consumers of the classic protocol with Ottla: librdkafka's, Java's, and Kafka's tools."""
+"""Real consumers of the classic protocol work with Ottla: librdkafka's, Java's, and Kafka's tools."""
 
 import signal
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from tests.conformance.interop.test_consumer_group_clients import (
     TIMEOUT_S,
     Reader,
+    are_partitions_shared,
     describe,
     fill,
+    poll_until,
     run_java,
-    shared,
-    until,
 )
 from tests.support.kafka_broker import SETTINGS
 from tests.support.ottla_node import OttlaNode
@@ -37,11 +37,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
 
 
 def new_topic(node: OttlaNode) -> str:
-    """A topic of six partitions, with a hundred records in each."""
+    """Return a topic of six partitions with a hundred records each."""
     name = f"classic-{next(numbers)}"
     admin = AdminClient({"bootstrap.servers": node.address})
-    (made,) = admin.create_topics([NewTopic(name, 6, 1)]).values()
-    made.result(TIMEOUT_S)
+    (future,) = admin.create_topics([NewTopic(name, 6, 1)]).values()
+    future.result(TIMEOUT_S)
     fill(node, name, 600)
     return name
 
@@ -56,65 +56,69 @@ def values_of(readers: list[Reader]) -> set[object]:
 
 
 def has_read(reader: Reader, offset: int) -> bool:
-    """Whether a reader has come so far in all its partitions."""
-    return all(each.offset >= offset for each in reader.consumer.position(reader.consumer.assignment()))
+    """Return whether a reader has reached an offset in all its partitions."""
+    return all(position.offset >= offset for position in reader.consumer.position(reader.consumer.assignment()))
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_librdkafka_members_share_commit_and_leave(node: OttlaNode, topic: str, strategy: str) -> None:
+def test_librdkafka_members_share_partitions_commit_and_leave(node: OttlaNode, topic: str, strategy: str) -> None:
     group = f"group-{topic}"
-    how = {"partition_assignment_strategy": strategy, "session_timeout_ms": 6000, "heartbeat_interval_ms": 300}
-    readers = [Reader(node, group, topic, **how) for _ in range(3)]
+    settings = {"partition_assignment_strategy": strategy, "session_timeout_ms": 6000, "heartbeat_interval_ms": 300}
+    readers = [Reader(node, group, topic, **settings) for _ in range(3)]
     with ExitStack() as closing:
         for reader in readers:
             closing.callback(reader.consumer.close)
-        until(readers, lambda: shared(readers) and len(values_of(readers)) == 600)
+        poll_until(readers, lambda: are_partitions_shared(readers) and len(values_of(readers)) == 600)
         for reader in readers:
             reader.consumer.commit(asynchronous=False)
         readers[0].consumer.close()
-        until(readers[1:], lambda: shared(readers[1:]))
+        poll_until(readers[1:], lambda: are_partitions_shared(readers[1:]))
     committed = Consumer({"bootstrap.servers": node.address, "group.id": group}).committed(
         [TopicPartition(topic, partition) for partition in range(6)], timeout=TIMEOUT_S
     )
-    assert [each.offset for each in committed] == [100] * 6
+    assert [position.offset for position in committed] == [100] * 6
 
 
-def test_a_static_member_comes_back_without_a_rebalance(node: OttlaNode, topic: str) -> None:
+def test_a_static_member_rejoins_without_a_rebalance(node: OttlaNode, topic: str) -> None:
     group = f"group-{topic}"
-    how = {"partition_assignment_strategy": "range", "session_timeout_ms": 30_000, "heartbeat_interval_ms": 300}
-    first = Reader(node, group, topic, group_instance_id="one", **how)
-    second = Reader(node, group, topic, group_instance_id="two", **how)
+    settings = {"partition_assignment_strategy": "range", "session_timeout_ms": 30_000, "heartbeat_interval_ms": 300}
+    first = Reader(node, group, topic, group_instance_id="one", **settings)
+    second = Reader(node, group, topic, group_instance_id="two", **settings)
     with ExitStack() as closing:
         closing.callback(first.consumer.close)
-        until([first, second], lambda: shared([first, second]))
-        held = {each.partition for each in second.consumer.assignment()}
+        poll_until([first, second], lambda: are_partitions_shared([first, second]))
+        assigned = {part.partition for part in second.consumer.assignment()}
         second.consumer.close()
-        again = Reader(node, group, topic, group_instance_id="two", **how)
+        again = Reader(node, group, topic, group_instance_id="two", **settings)
         closing.callback(again.consumer.close)
-        until([first, again], lambda: shared([first, again]))
-        assert {each.partition for each in again.consumer.assignment()} == held
+        poll_until([first, again], lambda: are_partitions_shared([first, again]))
+        assert {part.partition for part in again.consumer.assignment()} == assigned
 
 
-def test_members_go_on_when_the_node_is_killed(tmp_path: Path) -> None:
+def test_members_survive_a_killed_node(tmp_path: Path) -> None:
     node = OttlaNode(tmp_path, SETTINGS)
     node.format()
     with node.running():
         topic = new_topic(node)
-        how = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 300, "partition_assignment_strategy": "range"}
-        readers = [Reader(node, "g", topic, **how) for _ in range(2)]
+        settings = {
+            "session_timeout_ms": 30_000,
+            "heartbeat_interval_ms": 300,
+            "partition_assignment_strategy": "range",
+        }
+        readers = [Reader(node, "g", topic, **settings) for _ in range(2)]
         with ExitStack() as closing:
             for reader in readers:
                 closing.callback(reader.consumer.close)
-            until(readers, lambda: shared(readers) and len(values_of(readers)) == 600)
+            poll_until(readers, lambda: are_partitions_shared(readers) and len(values_of(readers)) == 600)
             for reader in readers:
                 reader.consumer.commit(asynchronous=False)
-            held = [sorted(each.partition for each in reader.consumer.assignment()) for reader in readers]
+            assigned = [sorted(part.partition for part in reader.consumer.assignment()) for reader in readers]
             members = {row[1] for row in describe(node, "g", "--members")[1:]}
             node.stop(signal.SIGKILL)
             node.start()
             fill(node, topic, 60)
-            until(readers, lambda: all(has_read(reader, 110) for reader in readers))
-            assert [sorted(each.partition for each in reader.consumer.assignment()) for reader in readers] == held
+            poll_until(readers, lambda: all(has_read(reader, 110) for reader in readers))
+            assert [sorted(part.partition for part in reader.consumer.assignment()) for reader in readers] == assigned
             assert {row[1] for row in describe(node, "g", "--members")[1:]} == members
             for reader in readers:
                 reader.consumer.commit(asynchronous=False)
@@ -131,36 +135,36 @@ def test_the_java_console_consumer_reads_as_a_classic_group(node: OttlaNode, top
     column = offsets[0].index("LAG")
     assert [row[column] for row in offsets[1:]] == ["0"] * 6
     formatter = "org.apache.kafka.tools.consumer.OffsetsMessageFormatter"
-    told = run_java(
+    output = run_java(
         CONSOLE, *where, "--topic", "__consumer_offsets", "--from-beginning", "--formatter", formatter,
         "--timeout-ms", "5000",
     )  # fmt: skip
-    assert f'"group":"group-{topic}"' in told
+    assert f'"group":"group-{topic}"' in output
 
 
-def test_kafkas_tool_resets_and_deletes(node: OttlaNode, topic: str) -> None:
+def test_kafkas_tool_resets_offsets_and_deletes_groups(node: OttlaNode, topic: str) -> None:
     group, where = f"group-{topic}", ["--bootstrap-server", node.address]
-    asked = ["--group", group, "--topic", topic, "--execute"]
-    run_java(GROUPS, *where, "--reset-offsets", "--to-offset", "40", *asked)
+    options = ["--group", group, "--topic", topic, "--execute"]
+    run_java(GROUPS, *where, "--reset-offsets", "--to-offset", "40", *options)
     reader = Consumer({"bootstrap.servers": node.address, "group.id": group})
     parts = [TopicPartition(topic, partition) for partition in range(6)]
-    assert [each.offset for each in reader.committed(parts, timeout=TIMEOUT_S)] == [40] * 6
-    run_java(GROUPS, *where, "--reset-offsets", "--shift-by", "-15", *asked)
-    assert [each.offset for each in reader.committed(parts, timeout=TIMEOUT_S)] == [25] * 6
+    assert [position.offset for position in reader.committed(parts, timeout=TIMEOUT_S)] == [40] * 6
+    run_java(GROUPS, *where, "--reset-offsets", "--shift-by", "-15", *options)
+    assert [position.offset for position in reader.committed(parts, timeout=TIMEOUT_S)] == [25] * 6
     assert group in run_java(GROUPS, *where, "--list")
     run_java(GROUPS, *where, "--delete-offsets", "--group", group, "--topic", f"{topic}:1")
-    offsets = [each.offset for each in reader.committed(parts, timeout=TIMEOUT_S)]
+    offsets = [position.offset for position in reader.committed(parts, timeout=TIMEOUT_S)]
     assert offsets[1] < 0
     assert offsets[2] == 25
     run_java(GROUPS, *where, "--delete", "--group", group)
     assert group not in run_java(GROUPS, *where, "--list").split()
 
 
-def test_whoever_is_no_member_cannot_commit_for_a_group_that_has_some(node: OttlaNode, topic: str) -> None:
+def test_only_members_commit_for_a_group_with_members(node: OttlaNode, topic: str) -> None:
     reader = Reader(node, f"group-{topic}", topic)
     with ExitStack() as closing:
         closing.callback(reader.consumer.close)
-        until([reader], lambda: shared([reader]))
+        poll_until([reader], lambda: are_partitions_shared([reader]))
         stranger = Consumer({"bootstrap.servers": node.address, "group.id": f"group-{topic}"})
         with pytest.raises(KafkaException, match="UNKNOWN_MEMBER_ID"):
             stranger.commit(offsets=[TopicPartition(topic, 0, 5)], asynchronous=False)

@@ -1,7 +1,7 @@
-"""Compaction against Kafka's own cleaner: both clean copies of the same random logs, pass after pass.
+"""Compaction against Kafka's cleaner: both clean copies of the same random logs, pass by pass.
 
-What is left must be the same, batch by batch, and so must the segments, the index of aborted transactions and the
-offset where the next pass begins. Only Ottla keeps the header of the last batch of a segment whose records are gone.
+The remaining batches must be equal, and so must the segments, the index of aborted transactions and the
+offset where the next pass starts. Only Ottla keeps the header of a segment's last batch when its records are gone.
 """
 
 import json
@@ -37,19 +37,19 @@ KAFKA_SETTINGS = {
 }
 
 
-def judge(folder: Path, tasks: list[dict[str, Any]]) -> list[int]:
-    """Let Java clean the logs: for each where the next pass begins, -1 if there was nothing to do."""
+def clean_by_kafka(folder: Path, tasks: list[dict[str, Any]]) -> list[int]:
+    """Let Java clean the logs, and return where the next pass of each starts, or -1 if there was nothing to clean."""
     questions, answers = folder / "tasks.json", folder / "ends.json"
     questions.write_text(json.dumps(tasks))
     main = "org.apache.kafka.storage.internals.log.CleanerJudge"
     command = [str(java()), *JVM_OPTIONS, "-cp", class_path(), main, str(questions), str(answers)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert finished.returncode == 0, finished.stderr[-4000:]
     ends: list[int] = json.loads(answers.read_text())
     return ends
 
 
-def task_of(history: History, copy: Path, first_dirty: int | None, memory_bytes: int) -> dict[str, Any]:
+def cleaning_task(history: History, copy: Path, first_dirty: int | None, memory_bytes: int) -> dict[str, Any]:
     return {
         "directory": str(copy),
         "settings": KAFKA_SETTINGS,
@@ -61,7 +61,7 @@ def task_of(history: History, copy: Path, first_dirty: int | None, memory_bytes:
     }
 
 
-def cleaned_by_ottla(history: History, first_dirty: int | None, memory_bytes: int) -> int:
+def clean_by_ottla(history: History, first_dirty: int | None, memory_bytes: int) -> int:
     planned = plan(history.log, first_dirty_offset=first_dirty, now_ms=history.now_ms)
     if planned is None:
         return -1
@@ -70,13 +70,13 @@ def cleaned_by_ottla(history: History, first_dirty: int | None, memory_bytes: in
     return end
 
 
-def index_of(log: PartitionLog) -> list[Any]:
+def read_aborted_index(log: PartitionLog) -> list[Any]:
     return [segment.aborted.read() for segment in log.segments]
 
 
-def test_kafka_leaves_the_same(tmp_path: Path) -> None:
+def test_both_cleaners_leave_the_same_log(tmp_path: Path) -> None:
     disk = SystemDisk()
-    start_ms = int(time.time() * 1000) - 3_600_000  # Java forgets producers that were idle for long
+    start_ms = int(time.time() * 1000) - 3_600_000  # Java expires producers after a long idle time
     homes = [LogEnvironment(disk=disk, random=Random(seed)) for seed in range(LOGS)]
     histories = [
         History(seed, environment=environment, directory=str(tmp_path / f"{seed}" / "topic-0"), start_ms=start_ms)
@@ -93,18 +93,18 @@ def test_kafka_leaves_the_same(tmp_path: Path) -> None:
             history.reopen(clean=True)
             copy = tmp_path / f"kafka-{number}-{seed}" / "topic-0"
             shutil.copytree(history.directory, copy)
-            tasks.append(task_of(history, copy, first_dirty[seed], memory[seed]))
-        ends = judge(tmp_path, tasks)
+            tasks.append(cleaning_task(history, copy, first_dirty[seed], memory[seed]))
+        ends = clean_by_kafka(tmp_path, tasks)
         for seed, history in enumerate(histories):
             limit = find_cleanable_range(history.log, first_dirty[seed], history.now_ms).end_offset
-            end = cleaned_by_ottla(history, first_dirty[seed], memory[seed])
+            end = clean_by_ottla(history, first_dirty[seed], memory[seed])
             assert end == ends[seed]
             theirs = reopened(
                 history.environment, tasks[seed]["directory"], clean=True, recovery_point=0, now_ms=history.now_ms
             )
             assert without_ends(batches_of(history.log), limit) == without_ends(batches_of(theirs), limit)
             assert [s.base_offset for s in history.log.segments] == [s.base_offset for s in theirs.segments]
-            assert index_of(history.log) == index_of(theirs)
+            assert read_aborted_index(history.log) == read_aborted_index(theirs)
             assert producer_states(history.log) == producer_states(theirs)
             if end >= 0:
                 first_dirty[seed] = end

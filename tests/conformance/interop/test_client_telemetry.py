@@ -1,4 +1,4 @@
-"""Real clients push their metrics (KIP-714): Java's and librdkafka's, asked for by Kafka's own tool, shown by Ottla."""
+"""Java clients and librdkafka push metrics (KIP-714) that Kafka's tool subscribes to, and Ottla exports them."""
 
 import subprocess
 import time
@@ -33,34 +33,34 @@ def page(tmp_path: Path) -> Iterator[tuple[OttlaNode, Callable[[], str]]]:
 
     with node.running():
         admin = AdminClient({"bootstrap.servers": node.address})
-        (made,) = admin.create_topics([NewTopic("t", 1, 1)]).values()
-        made.result(TIMEOUT_S)
+        (future,) = admin.create_topics([NewTopic("t", 1, 1)]).values()
+        future.result(TIMEOUT_S)
         yield node, read
 
 
-def tool(node: OttlaNode, name: str, *arguments: str) -> list[str]:
+def tool_command(node: OttlaNode, name: str, *arguments: str) -> list[str]:
     return [str(java()), *JVM, "-cp", class_path(), name, "--bootstrap-server", node.address, *arguments]
 
 
-def until(done: Callable[[], bool], why: Callable[[], str]) -> None:
+def wait_until(is_done: Callable[[], bool], why: Callable[[], str]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not done():
+    while not is_done():
         assert time.monotonic() < deadline, why()
         time.sleep(0.2)
 
 
 @pytest.mark.timeout(200)
-def test_clients_are_asked_and_their_metrics_are_shown(page: tuple[OttlaNode, Callable[[], str]]) -> None:
+def test_metrics_of_subscribed_clients_are_exported(page: tuple[OttlaNode, Callable[[], str]]) -> None:
     node, read = page
-    subscribe = tool(
+    subscribe = tool_command(
         node,
         "org.apache.kafka.tools.ClientMetricsCommand",
         *("--alter", "--name", "all", "--metrics", "org.apache.kafka.producer", "--interval", "200"),
     )
-    done = subprocess.run(subscribe, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    finished = subprocess.run(subscribe, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
     producer = Producer({"bootstrap.servers": node.address, "client.id": "from-librdkafka"})
-    command = tool(
+    command = tool_command(
         node,
         "org.apache.kafka.tools.ConsoleProducer",
         *("--topic", "t", "--command-property", "client.id=from-java"),
@@ -69,7 +69,7 @@ def test_clients_are_asked_and_their_metrics_are_shown(page: tuple[OttlaNode, Ca
     assert console.stdin is not None
     try:
 
-        def seen() -> bool:
+        def are_metrics_exported() -> bool:
             assert console.stdin is not None
             console.stdin.write(b"a record\n")
             console.stdin.flush()
@@ -78,11 +78,12 @@ def test_clients_are_asked_and_their_metrics_are_shown(page: tuple[OttlaNode, Ca
             text = read()
             lines = [line for line in text.splitlines() if line.startswith("client_org_apache_kafka_producer_")]
             return all(
-                any(f'client_id="{each}"' in line for line in lines) for each in ("from-librdkafka", "from-java")
+                any(f'client_id="{client_id}"' in line for line in lines)
+                for client_id in ("from-librdkafka", "from-java")
             )
 
-        until(seen, read)
-        until(lambda: "client_org_apache_kafka_producer_record_send_total{" in read(), read)
+        wait_until(are_metrics_exported, read)
+        wait_until(lambda: "client_org_apache_kafka_producer_record_send_total{" in read(), read)
     finally:
         console.kill()
         console.wait(TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Every message of the table against Kafka's own Java classes: the same bytes, and the same values by name."""
+"""Every message gives the same bytes and the same named values as Kafka's Java classes."""
 
 import base64
 import math
@@ -27,17 +27,17 @@ for _name, _version in cases():
 @pytest.mark.parametrize("name", sorted(VERSIONS))
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=True))
-def test_bytes_and_values_equal_javas(java_peer: JavaPeer, name: str, random: Random) -> None:
+def test_bytes_and_values_equal_those_of_java(java_peer: JavaPeer, name: str, random: Random) -> None:
     cls = declared()[name]
     values = Values(random)
     versions = VERSIONS[name]
-    made = []
-    for turn in range(VALUES_A_MESSAGE // EXAMPLES):
-        version = versions[turn % len(versions)]
+    encoded = []
+    for index in range(VALUES_A_MESSAGE // EXAMPLES):
+        version = versions[index % len(versions)]
         message = values.message(cls, version)
-        made.append((message, version, encode(message, version)))
+        encoded.append((message, version, encode(message, version)))
     for (message, version, written), answer in zip(
-        made, java_peer.roundtrip([(name, version, written) for _, version, written in made]), strict=True
+        encoded, java_peer.roundtrip([(name, version, written) for _, version, written in encoded]), strict=True
     ):
         assert answer.error is None, f"v{version} {message}: {answer.error}"
         assert answer.data == written, f"v{version} {message}"
@@ -46,7 +46,7 @@ def test_bytes_and_values_equal_javas(java_peer: JavaPeer, name: str, random: Ra
 
 
 @pytest.mark.parametrize("name", sorted(VERSIONS))
-def test_defaults_equal_javas(java_peer: JavaPeer, name: str) -> None:
+def test_defaults_equal_those_of_java(java_peer: JavaPeer, name: str) -> None:
     cls = declared()[name]
     versions = VERSIONS[name]
     for version, theirs in zip(versions, java_peer.defaults([(name, version) for version in versions]), strict=True):
@@ -55,18 +55,18 @@ def test_defaults_equal_javas(java_peer: JavaPeer, name: str) -> None:
 
 
 def java_json(value: Any, shape: Shape) -> Any:
-    """What Kafka's JSON converters make of a value."""
+    """Return a value as Kafka's JSON converters show it."""
     if value is None:
         return None
     match shape:
         case Struct():
-            shown = {}
+            fields = {}
             for member in shape.plain:
-                shown.update(java_field(value, member))
+                fields.update(java_field(value, member))
             for member in shape.tagged:
                 if getattr(value, member.name) != member.field.make_default():
-                    shown.update(java_field(value, member))
-            return shown
+                    fields.update(java_field(value, member))
+            return fields
         case Array():
             return [java_json(item, shape.element) for item in value]
         case Blob():

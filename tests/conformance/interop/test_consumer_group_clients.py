@@ -1,4 +1,4 @@
-"""Real consumers of the new protocol (KIP-848) with Ottla: librdkafka's, Java's, and Kafka's tools for groups."""
+"""Real consumers of the new protocol (KIP-848) work with Ottla: librdkafka's, Java's, and Kafka's tools for groups."""
 
 import json
 import subprocess
@@ -38,11 +38,11 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
 
 @pytest.fixture
 def topic(node: OttlaNode) -> str:
-    """A topic of six partitions, with a hundred records in each."""
+    """Return a topic of six partitions with a hundred records each."""
     name = f"read-{next(numbers)}"
     admin = AdminClient({"bootstrap.servers": node.address})
-    (made,) = admin.create_topics([NewTopic(name, 6, 1)]).values()
-    made.result(TIMEOUT_S)
+    (future,) = admin.create_topics([NewTopic(name, 6, 1)]).values()
+    future.result(TIMEOUT_S)
     fill(node, name, 600)
     return name
 
@@ -55,7 +55,7 @@ def fill(node: OttlaNode, topic: str, records: int) -> None:
 
 
 class Reader:
-    """A librdkafka consumer that commits what it has read."""
+    """A librdkafka consumer that commits the records that it has read."""
 
     def __init__(self, node: OttlaNode, group: str, *topics: str, **settings: Any) -> None:
         self.consumer = Consumer(
@@ -81,25 +81,25 @@ class Reader:
 
     @property
     def partitions(self) -> set[int]:
-        return {each.partition for each in self.consumer.assignment()}
+        return {part.partition for part in self.consumer.assignment()}
 
 
-def until(readers: Sequence[Reader], done: Callable[[], bool]) -> None:
+def poll_until(readers: Sequence[Reader], is_done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not done():
+    while not is_done():
         assert time.monotonic() < deadline, [reader.partitions for reader in readers]
         for reader in readers:
             reader.poll()
 
 
-def shared(readers: Sequence[Reader], partitions: int = 6) -> bool:
-    each = [reader.partitions for reader in readers]
-    return all(each) and sum(map(len, each)) == partitions == len(set().union(*each))
+def are_partitions_shared(readers: Sequence[Reader], partitions: int = 6) -> bool:
+    assigned = [reader.partitions for reader in readers]
+    return all(assigned) and sum(map(len, assigned)) == partitions == len(set().union(*assigned))
 
 
 @contextmanager
-def java_tool(*words: str) -> Iterator[subprocess.Popen[str]]:
-    command = [str(java()), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path(), *words]
+def running_java(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    command = [str(java()), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path(), *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process
@@ -108,86 +108,89 @@ def java_tool(*words: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def run_java(*words: str) -> str:
-    with java_tool(*words) as process:
+def run_java(*arguments: str) -> str:
+    with running_java(*arguments) as process:
         out, err = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, err[-3000:]
         return out
 
 
-def describe(node: OttlaNode, group: str, *how: str) -> list[list[str]]:
-    """What Kafka's own tool says of a group, by rows and columns."""
+def describe(node: OttlaNode, group: str, *options: str) -> list[list[str]]:
+    """Return the rows and columns of Kafka's description of a group."""
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
-    out = run_java(tool, "--bootstrap-server", node.address, "--describe", "--group", group, *how)
+    out = run_java(tool, "--bootstrap-server", node.address, "--describe", "--group", group, *options)
     rows = [line.split() for line in out.splitlines() if line.strip()]
     return [row for row in rows if row[0] in ("GROUP", group)]
 
 
-def test_librdkafka_members_share_commit_and_leave(node: OttlaNode, topic: str) -> None:
+def test_librdkafka_members_share_partitions_commit_and_leave(node: OttlaNode, topic: str) -> None:
     group = f"group-{topic}"
     readers = [Reader(node, group, topic, group_protocol="consumer") for _ in range(3)]
     with ExitStack() as closing:
         for reader in readers:
             closing.callback(reader.consumer.close)
-        until(readers, lambda: shared(readers) and len(set().union(*(reader.values for reader in readers))) == 600)
+        poll_until(
+            readers,
+            lambda: are_partitions_shared(readers) and len(set().union(*(reader.values for reader in readers))) == 600,
+        )
         for reader in readers:
             reader.consumer.commit(asynchronous=False)
         states, members = describe(node, group, "--state"), describe(node, group, "--members", "--verbose")
         assert "Stable" in states[1], states
         assert len(members) == 4, members
         readers[0].consumer.close()
-        until(readers[1:], lambda: shared(readers[1:]))
+        poll_until(readers[1:], lambda: are_partitions_shared(readers[1:]))
     late = Reader(node, group, topic, group_protocol="consumer")
     with ExitStack() as closing:
         closing.callback(late.consumer.close)
-        until([late], lambda: shared([late]))
+        poll_until([late], lambda: are_partitions_shared([late]))
         for _ in range(20):
             late.poll()
-        assert not late.values  # all of it was committed
+        assert not late.values  # all records were committed
     offsets = describe(node, group, "--offsets")
     header = offsets[0]
     assert {row[header.index("CURRENT-OFFSET")] for row in offsets[1:]} == {"100"}
 
 
-def test_librdkafka_finds_topics_by_expression_and_new_partitions(node: OttlaNode, topic: str) -> None:
+def test_librdkafka_subscribes_by_expression_and_gets_new_partitions(node: OttlaNode, topic: str) -> None:
     reader = Reader(node, f"group-{topic}", f"^{topic}$", group_protocol="consumer")
     with ExitStack() as closing:
         closing.callback(reader.consumer.close)
-        until([reader], lambda: shared([reader]))
+        poll_until([reader], lambda: are_partitions_shared([reader]))
         admin = AdminClient({"bootstrap.servers": node.address})
         (grown,) = admin.create_partitions([NewPartitions(topic, 8)]).values()
         grown.result(TIMEOUT_S)
-        until([reader], lambda: shared([reader], 8))
+        poll_until([reader], lambda: are_partitions_shared([reader], 8))
 
 
-def test_a_group_moves_from_the_classic_protocol_to_the_new_one(node: OttlaNode, topic: str) -> None:
-    """One member after the other, while records are read: the group changes its kind on the way."""
+def test_a_group_migrates_from_the_classic_protocol(node: OttlaNode, topic: str) -> None:
+    """Members change one by one while they read records, and the group changes its type."""
     group = f"group-{topic}"
-    # Assignments with data of their own, such as those of librdkafka's sticky assignor, would get lost: refused.
+    # The coordinator refuses assignors with user data, such as librdkafka's sticky assignor, which would lose it.
     classic = {"group_protocol": "classic", "partition_assignment_strategy": "range"}
     old = [Reader(node, group, topic, **classic) for _ in range(2)]
     new: list[Reader] = []
     with ExitStack() as closing:
         for reader in old:
             closing.callback(reader.consumer.close)
-        until(old, lambda: shared(old))
+        poll_until(old, lambda: are_partitions_shared(old))
         for _ in range(2):
             new.append(Reader(node, group, topic, group_protocol="consumer"))
             closing.callback(new[-1].consumer.close)
-            until([*old, *new], lambda: shared([*old, *new]))
+            poll_until([*old, *new], lambda: are_partitions_shared([*old, *new]))
             old.pop().consumer.close()
-            until([*old, *new], lambda: shared([*old, *new]))
+            poll_until([*old, *new], lambda: are_partitions_shared([*old, *new]))
         assert "Stable" in describe(node, group, "--state")[1]
-        # And back again.
+        # And back.
         for _ in range(2):
             old.append(Reader(node, group, topic, **classic))
             closing.callback(old[-1].consumer.close)
-            until([*old, *new], lambda: shared([*old, *new]))
+            poll_until([*old, *new], lambda: are_partitions_shared([*old, *new]))
             new.pop().consumer.close()
-            until([*old, *new], lambda: shared([*old, *new]))
+            poll_until([*old, *new], lambda: are_partitions_shared([*old, *new]))
 
 
-def test_the_java_console_consumer_reads_as_a_group(node: OttlaNode, topic: str) -> None:
+def test_the_java_console_consumer_reads_in_a_group(node: OttlaNode, topic: str) -> None:
     out = run_java(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", node.address, "--topic", topic,
         "--group", f"group-{topic}", "--from-beginning", "--max-messages", "600", "--timeout-ms", "30000",
@@ -198,23 +201,29 @@ def test_the_java_console_consumer_reads_as_a_group(node: OttlaNode, topic: str)
 
 def test_java_members_take_over_from_each_other(node: OttlaNode, topic: str) -> None:
     group = f"group-{topic}"
-    words = [
+    arguments = [
         "org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", node.address, "--topic", topic,
         "--group-id", group, "--group-protocol", "consumer", "--reset-policy", "earliest",
     ]  # fmt: skip
-    with java_tool(*words) as first, java_tool(*words) as second:
-        one, two = Watched(first), Watched(second)
-        wait(lambda: sorted([*one.partitions, *two.partitions]) == list(range(6)) and one.partitions and two.partitions)
-        wait(lambda: one.consumed + two.consumed >= 600)
+    with running_java(*arguments) as first, running_java(*arguments) as second:
+        first_output, second_output = ConsumerOutput(first), ConsumerOutput(second)
+        wait(
+            lambda: (
+                sorted([*first_output.partitions, *second_output.partitions]) == list(range(6))
+                and first_output.partitions
+                and second_output.partitions
+            )
+        )
+        wait(lambda: first_output.consumed + second_output.consumed >= 600)
         second.terminate()
-        wait(lambda: sorted(one.partitions) == list(range(6)))
+        wait(lambda: sorted(first_output.partitions) == list(range(6)))
         first.terminate()
         first.wait(TIMEOUT_S)
     assert "Empty" in describe(node, group, "--state")[1]
 
 
-class Watched:
-    """What a VerifiableConsumer says of itself."""
+class ConsumerOutput:
+    """The assignment and the progress that a VerifiableConsumer prints."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.partitions: set[int] = set()
@@ -224,19 +233,19 @@ class Watched:
     def _read(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            told = json.loads(line)
-            numbers_of = {each["partition"] for each in told.get("partitions", ()) if isinstance(each, dict)}
-            match told["name"]:
+            event = json.loads(line)
+            numbers_of = {part["partition"] for part in event.get("partitions", ()) if isinstance(part, dict)}
+            match event["name"]:
                 case "partitions_assigned":
                     self.partitions |= numbers_of
                 case "partitions_revoked":
                     self.partitions -= numbers_of
                 case "records_consumed":
-                    self.consumed += told["count"]
+                    self.consumed += event["count"]
 
 
-def wait(done: Callable[[], Any]) -> None:
+def wait(is_done: Callable[[], Any]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not done():
+    while not is_done():
         assert time.monotonic() < deadline
         time.sleep(0.05)

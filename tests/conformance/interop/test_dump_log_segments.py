@@ -1,7 +1,7 @@
-"""Apache Kafka's own DumpLogSegments finds no fault with what Ottla writes, and finds in it what was written.
+"""Apache Kafka's DumpLogSegments reports no fault in logs that Ottla writes, and shows the written records.
 
-Every story is dumped twice: while the log is in use, after a flush, and after it was closed. A `Scribe` keeps a list of
-all that it gave to a log, which the dump must show, batch by batch and record by record.
+Every log is dumped twice: while it is open, after a flush, and after it was closed. A `LogWriter` keeps a list of the
+batches that it appended, which the dump must show, batch by batch and record by record.
 """
 
 import random
@@ -30,8 +30,8 @@ SETTINGS = LogSettings(segment_bytes=4000, index_interval_bytes=200, retention_m
 
 
 @dataclass
-class Scribe:
-    """Writes to a log and remembers what it wrote."""
+class LogWriter:
+    """Writes to a log and remembers the batches that it wrote."""
 
     log: PartitionLog
     random: random.Random
@@ -41,7 +41,7 @@ class Scribe:
     aborted: list[tuple[int, int, int, int]] = field(default_factory=list)
     sequences: dict[int, int] = field(default_factory=dict)
     open: dict[int, int] = field(default_factory=dict)
-    """Producer id → where its transaction began."""
+    """Producer id → first offset of its transaction."""
 
     def data(
         self,
@@ -52,10 +52,10 @@ class Scribe:
         compression: Compression = Compression.NONE,
         keys: int = 10,
     ) -> None:
-        """Append one batch, with timestamps that go forth and back."""
+        """Append a batch with timestamps that rise and fall."""
         self.now_ms += self.random.randrange(20)
         base = self.log.log_end_offset
-        given = [
+        records = [
             DumpedRecord(
                 base + number,
                 self.now_ms - self.random.randrange(50),
@@ -71,8 +71,8 @@ class Scribe:
         if transactional:
             self.open.setdefault(producer_id, base)
         batch = build_batch(
-            [Record(number, item.timestamp, encoded(item.key), encoded(item.value), [("h", b"x")][: number % 2])
-             for number, item in enumerate(given)],
+            [Record(number, item.timestamp, encode(item.key), encode(item.value), [("h", b"x")][: number % 2])
+             for number, item in enumerate(records)],
             compression=compression,
             producer_id=producer_id,
             producer_epoch=0 if producer_id >= 0 else -1,
@@ -82,14 +82,14 @@ class Scribe:
         self.log.append(batch, leader_epoch=self.epoch, now_ms=self.now_ms)
         settings = self.log.settings
         stored = compression if settings.compression is None else settings.compression
-        latest, kind = max(item.timestamp for item in given), "CreateTime"
+        latest, kind = max(item.timestamp for item in records), "CreateTime"
         if settings.message_timestamp_type is TimestampType.LOG_APPEND:
             latest, kind = self.now_ms, "LogAppendTime"
-            given = [item._replace(timestamp=latest) for item in given]
+            records = [item._replace(timestamp=latest) for item in records]
         self.written.append(
             DumpedBatch(
                 base, base + count - 1, sequence, producer_id, 0 if producer_id >= 0 else -1, self.epoch,
-                transactional, False, kind, latest, stored.name.lower(), tuple(given),
+                transactional, False, kind, latest, stored.name.lower(), tuple(records),
             )
         )  # fmt: skip
 
@@ -121,14 +121,14 @@ class Scribe:
         )
 
     def truncate(self, offset: int) -> None:
-        """Cut the log as a follower does; a new leader goes on."""
+        """Truncate the log as a follower does; the next leader has a new epoch."""
         truncate_to(self.log, offset, now_ms=self.now_ms, producer_expiration_ms=FOREVER_MS)
         self.forget_from(offset)
         assert self.log.log_end_offset == (self.written[-1].last_offset + 1 if self.written else offset)
         self.epoch += 1
 
     def forget_from(self, offset: int) -> None:
-        """What is in the batch that holds the offset, and behind it, is gone."""
+        """Forget the batch with an offset, and all later batches."""
         self.written = [batch for batch in self.written if batch.last_offset < offset]
         self.aborted = [entry for entry in self.aborted if entry[2] < offset]
         self.sequences.clear()
@@ -142,16 +142,16 @@ class Scribe:
                     self.open.setdefault(batch.producer_id, batch.base_offset)
 
     def commit_all(self) -> None:
-        """Let everything count as replicated."""
+        """Raise the high watermark to the log end."""
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     def producers(self) -> dict[int, dict[str, int | None]]:
-        """What is to be known of each producer."""
-        known: dict[int, dict[str, int | None]] = {}
+        """Return the expected state of each producer."""
+        expected: dict[int, dict[str, int | None]] = {}
         for batch in self.written:
             if batch.producer_id < 0:
                 continue
-            entry = known.setdefault(
+            entry = expected.setdefault(
                 batch.producer_id,
                 {"producerId": batch.producer_id, "producerEpoch": 0, "coordinatorEpoch": -1},
             )
@@ -163,18 +163,18 @@ class Scribe:
                 entry["lastOffset"] = batch.last_offset
                 entry["offsetDelta"] = len(batch.records) - 1
             entry["currentTxnFirstOffset"] = self.open.get(batch.producer_id)
-        return known
+        return expected
 
     def epochs(self) -> list[tuple[int, int]]:
-        """Each leader epoch that wrote something, and where it began."""
+        """Return each leader epoch that wrote a batch, with its start offset."""
         begun: dict[int, int] = {}
         for batch in self.written:
             begun.setdefault(batch.leader_epoch, batch.base_offset)
         return list(begun.items())
 
 
-class Desk:
-    """One log in a log directory of its own, to be written, dumped, left behind and opened again."""
+class Workspace:
+    """A log in its own log directory that can be written, dumped, abandoned and reopened."""
 
     def __init__(self, path: Path, peer: JavaPeer, seed: int = 1) -> None:
         self.path = path
@@ -185,253 +185,255 @@ class Desk:
     def _directory(self) -> LogDirectory:
         return LogDirectory(str(self.path), NodeMeta("c", 1), random=self.random, producer_expiration_ms=FOREVER_MS)
 
-    def create(self, settings: LogSettings = SETTINGS) -> Scribe:
+    def create(self, settings: LogSettings = SETTINGS) -> LogWriter:
         log = self.directory.create("t", 0, settings, topic_id=bytes(range(16)), now_ms=NOW_MS)
-        return Scribe(log, self.random)
+        return LogWriter(log, self.random)
 
-    def check(self, scribe: Scribe) -> Dump:
-        """Dump the log in use and closed; both must be what was written."""
-        scribe.log.flusher.start()
-        self.compare(dump_files(self.peer, self.path / "t-0"), scribe)
-        scribe.commit_all()
+    def check(self, writer: LogWriter) -> Dump:
+        """Dump the open and then the closed log; both dumps must have the written batches."""
+        writer.log.flusher.start()
+        self.compare(dump_files(self.peer, self.path / "t-0"), writer)
+        writer.commit_all()
         self.directory.close(broker_epoch=5)
         dump = dump_files(self.peer, self.path / "t-0")
-        self.compare(dump, scribe)
-        found = {int(entry["producerId"] or 0): entry for entry in latest_producers(dump)}
-        for producer_id, expected in scribe.producers().items():
-            assert expected.items() <= found[producer_id].items()
-        if scribe.written:
+        self.compare(dump, writer)
+        dumped = {int(entry["producerId"] or 0): entry for entry in latest_producers(dump)}
+        for producer_id, expected in writer.producers().items():
+            assert expected.items() <= dumped[producer_id].items()
+        if writer.written:
             epochs = (self.path / "t-0" / "leader-epoch-checkpoint").read_text().split("\n")[2:-1]
-            assert [tuple(map(int, line.split())) for line in epochs] == scribe.epochs()
+            assert [tuple(map(int, line.split())) for line in epochs] == writer.epochs()
         return dump
 
-    def compare(self, dump: Dump, scribe: Scribe) -> None:
-        assert dump.batches == scribe.written
-        assert dump.aborted == scribe.aborted
+    def compare(self, dump: Dump, writer: LogWriter) -> None:
+        assert dump.batches == writer.written
+        assert dump.aborted == writer.aborted
 
-    def reopen(self, scribe: Scribe) -> Scribe:
-        """Start again on what is there."""
+    def reopen(self, writer: LogWriter) -> LogWriter:
+        """Reopen the log from its files."""
         self.directory = self._directory()
-        self.directory.load(lambda _: scribe.log.settings, scribe.now_ms)
+        self.directory.load(lambda _: writer.log.settings, writer.now_ms)
         assert self.directory.is_online
         assert not self.directory.corrupt
-        return replace(scribe, log=self.directory.logs["t", 0])
+        return replace(writer, log=self.directory.logs["t", 0])
 
 
 @pytest.fixture
-def desk(tmp_path: Path, java_peer: JavaPeer) -> Desk:
-    return Desk(tmp_path, java_peer)
+def workspace(tmp_path: Path, java_peer: JavaPeer) -> Workspace:
+    return Workspace(tmp_path, java_peer)
 
 
-def tell(scribe: Scribe, steps: int) -> None:
-    """Plain, idempotent and transactional producers, in turns."""
+def write_random(writer: LogWriter, steps: int) -> None:
+    """Write with plain, idempotent and transactional producers in turn."""
     for _ in range(steps):
-        kind = scribe.random.randrange(6)
+        kind = writer.random.randrange(6)
         if kind == 0:
-            scribe.data(scribe.random.randrange(1, 5))
+            writer.data(writer.random.randrange(1, 5))
         elif kind == 1:
-            scribe.data(scribe.random.randrange(1, 5), producer_id=1)
-        elif kind == 2 and scribe.open:
-            scribe.end(scribe.random.choice(list(scribe.open)), commit=scribe.random.random() < 0.5)
+            writer.data(writer.random.randrange(1, 5), producer_id=1)
+        elif kind == 2 and writer.open:
+            writer.end(writer.random.choice(list(writer.open)), commit=writer.random.random() < 0.5)
         else:
-            scribe.data(scribe.random.randrange(1, 4), producer_id=scribe.random.choice([2, 3, 4]), transactional=True)
+            writer.data(writer.random.randrange(1, 4), producer_id=writer.random.choice([2, 3, 4]), transactional=True)
 
 
-def encoded(text: str | None) -> bytes | None:
+def encode(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
 @pytest.mark.parametrize("timestamp_type", TimestampType)
 @pytest.mark.parametrize("stored", [None, *Compression])
-def test_every_compression_as_sent_and_as_the_topic_wants_it(
-    desk: Desk, stored: Compression | None, timestamp_type: TimestampType
+def test_every_compression_of_producer_and_topic_is_readable(
+    workspace: Workspace, stored: Compression | None, timestamp_type: TimestampType
 ) -> None:
-    scribe = desk.create(replace(SETTINGS, compression=stored, message_timestamp_type=timestamp_type))
+    writer = workspace.create(replace(SETTINGS, compression=stored, message_timestamp_type=timestamp_type))
     for sent in (*Compression, *Compression):
         for producer_id in (-1, 1):
-            scribe.data(20, compression=sent, producer_id=producer_id)
-    dump = desk.check(scribe)
+            writer.data(20, compression=sent, producer_id=producer_id)
+    dump = workspace.check(writer)
     assert len(dump.offsets) > 1
     assert sum(map(len, dump.offsets.values())) > 10
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_producers_and_transactions_over_many_segments(tmp_path: Path, java_peer: JavaPeer, seed: int) -> None:
-    desk = Desk(tmp_path, java_peer, seed)
-    scribe = desk.create()
-    tell(scribe, 200)
-    dump = desk.check(scribe)
+def test_producers_and_transactions_in_many_segments_are_readable(
+    tmp_path: Path, java_peer: JavaPeer, seed: int
+) -> None:
+    workspace = Workspace(tmp_path, java_peer, seed)
+    writer = workspace.create()
+    write_random(writer, 200)
+    dump = workspace.check(writer)
     assert len(dump.times) > 3
     assert dump.aborted
-    assert scribe.open, "a transaction is still open at the end"
+    assert writer.open, "a transaction is still open at the end"
 
 
-def test_a_log_without_records(desk: Desk) -> None:
-    assert desk.check(desk.create()).batches == []
+def test_an_empty_log_is_readable(workspace: Workspace) -> None:
+    assert workspace.check(workspace.create()).batches == []
 
 
-def test_a_log_in_use_has_the_files_that_kafkas_has(desk: Desk) -> None:
-    """Kafka says so in its log, as an error, when the index of a segment that it is to recover is not there."""
-    scribe = desk.create()
+def test_an_open_log_has_the_files_of_kafkas(workspace: Workspace) -> None:
+    """Kafka logs an error if the index of a segment that it recovers is missing."""
+    writer = workspace.create()
     for _ in range(2):
-        base = scribe.log.active.base_offset
-        names = {path.name for path in (desk.path / "t-0").glob(f"{base:020d}.*")}
+        base = writer.log.active.base_offset
+        names = {path.name for path in (workspace.path / "t-0").glob(f"{base:020d}.*")}
         assert names >= {f"{base:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")}
-        tell(scribe, 20)
-        scribe.log.roll(NOW_MS)
+        write_random(writer, 20)
+        writer.log.roll(NOW_MS)
 
 
-def test_leader_epochs(desk: Desk) -> None:
-    scribe = desk.create()
+def test_leader_epochs_are_readable(workspace: Workspace) -> None:
+    writer = workspace.create()
     for epoch in (0, 1, 4, 9):
-        scribe.epoch = epoch
-        tell(scribe, 25)
-    assert len(scribe.epochs()) == 4
-    desk.check(scribe)
+        writer.epoch = epoch
+        write_random(writer, 25)
+    assert len(writer.epochs()) == 4
+    workspace.check(writer)
 
 
-CUTS: dict[str, Callable[[Scribe], int]] = {
-    "the last batch": lambda scribe: scribe.written[-1].base_offset,
-    "inside a batch": lambda scribe: next(
-        batch.last_offset for batch in scribe.written[60:] if batch.last_offset > batch.base_offset
+TRUNCATIONS: dict[str, Callable[[LogWriter], int]] = {
+    "the last batch": lambda writer: writer.written[-1].base_offset,
+    "inside a batch": lambda writer: next(
+        batch.last_offset for batch in writer.written[60:] if batch.last_offset > batch.base_offset
     ),
-    "where a segment begins": lambda scribe: scribe.log.segments[2].base_offset,
-    "in the first segment": lambda scribe: scribe.written[3].base_offset,
-    "everything": lambda scribe: 0,
+    "where a segment begins": lambda writer: writer.log.segments[2].base_offset,
+    "in the first segment": lambda writer: writer.written[3].base_offset,
+    "everything": lambda writer: 0,
 }
 
 
-@pytest.mark.parametrize("goes_on", [False, True], ids=["left there", "written to again"])
-@pytest.mark.parametrize("cut", CUTS)
-def test_truncation(desk: Desk, cut: str, goes_on: bool) -> None:
-    scribe = desk.create()
-    tell(scribe, 120)
-    scribe.truncate(CUTS[cut](scribe))
-    if goes_on:
-        tell(scribe, 60)
-    desk.check(scribe)
+@pytest.mark.parametrize("is_written_again", [False, True], ids=["not written again", "written again"])
+@pytest.mark.parametrize("truncation", TRUNCATIONS)
+def test_a_truncated_log_is_readable(workspace: Workspace, truncation: str, is_written_again: bool) -> None:
+    writer = workspace.create()
+    write_random(writer, 120)
+    writer.truncate(TRUNCATIONS[truncation](writer))
+    if is_written_again:
+        write_random(writer, 60)
+    workspace.check(writer)
 
 
-def test_a_log_that_begins_anew_elsewhere(desk: Desk) -> None:
-    scribe = desk.create()
-    tell(scribe, 60)
-    truncate_fully(scribe.log, 5000, now_ms=scribe.now_ms)
-    scribe.forget_from(0)
-    scribe.epoch += 1
-    tell(scribe, 60)
-    assert desk.check(scribe).batches[0].base_offset == 5000
+def test_a_log_restarted_at_another_offset_is_readable(workspace: Workspace) -> None:
+    writer = workspace.create()
+    write_random(writer, 60)
+    truncate_fully(writer.log, 5000, now_ms=writer.now_ms)
+    writer.forget_from(0)
+    writer.epoch += 1
+    write_random(writer, 60)
+    assert workspace.check(writer).batches[0].base_offset == 5000
 
 
-def test_a_log_start_inside_a_segment_and_segments_that_go_with_it(desk: Desk) -> None:
-    scribe = desk.create()
-    tell(scribe, 120)
-    scribe.commit_all()
-    start = scribe.log.segments[2].base_offset + 3
-    advance_log_start(scribe.log, start)
-    assert remove_expired(scribe.log, scribe.now_ms) == 2
-    first = scribe.log.segments[0].base_offset
-    dropped = [batch for batch in scribe.written if batch.last_offset < first]
-    scribe.log.flusher.start()
-    dump = dump_files(desk.peer, desk.path / "t-0")
-    assert dump.batches == scribe.written[len(dropped) :]
-    desk.directory.close(5)
-    dump = dump_files(desk.peer, desk.path / "t-0")
-    assert dump.batches == scribe.written[len(dropped) :]
-    assert dump.aborted == [entry for entry in scribe.aborted if entry[2] >= first]
-    assert desk.reopen(scribe).log.log_start_offset == start
+def test_a_log_is_readable_after_deleted_records(workspace: Workspace) -> None:
+    writer = workspace.create()
+    write_random(writer, 120)
+    writer.commit_all()
+    start = writer.log.segments[2].base_offset + 3
+    advance_log_start(writer.log, start)
+    assert remove_expired(writer.log, writer.now_ms) == 2
+    first = writer.log.segments[0].base_offset
+    dropped = [batch for batch in writer.written if batch.last_offset < first]
+    writer.log.flusher.start()
+    dump = dump_files(workspace.peer, workspace.path / "t-0")
+    assert dump.batches == writer.written[len(dropped) :]
+    workspace.directory.close(5)
+    dump = dump_files(workspace.peer, workspace.path / "t-0")
+    assert dump.batches == writer.written[len(dropped) :]
+    assert dump.aborted == [entry for entry in writer.aborted if entry[2] >= first]
+    assert workspace.reopen(writer).log.log_start_offset == start
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_recovery_leaves_after_a_crash(tmp_path: Path, java_peer: JavaPeer, seed: int) -> None:
-    desk = Desk(tmp_path, java_peer, seed)
-    scribe = desk.create()
-    tell(scribe, desk.random.randrange(1, 150))
-    scribe.commit_all()
-    desk.directory.checkpoint_high_watermarks()
-    # Nothing was closed: the newest file loses its end, and the indexes what was only in memory.
+def test_a_recovered_log_is_readable(tmp_path: Path, java_peer: JavaPeer, seed: int) -> None:
+    workspace = Workspace(tmp_path, java_peer, seed)
+    writer = workspace.create()
+    write_random(writer, workspace.random.randrange(1, 150))
+    writer.commit_all()
+    workspace.directory.checkpoint_high_watermarks()
+    # Nothing was closed: the newest file loses its end, and the indexes lose what was only in memory.
     newest = max((tmp_path / "t-0").glob("*.log"))
-    cut = desk.random.randrange(newest.stat().st_size + 1)
-    whole = [header for position, header in scribe.log.active.headers() if position + header.size_bytes <= cut]
-    end = whole[-1].next_offset if whole else scribe.log.active.base_offset
+    truncation = workspace.random.randrange(newest.stat().st_size + 1)
+    whole = [header for position, header in writer.log.active.headers() if position + header.size_bytes <= truncation]
+    end = whole[-1].next_offset if whole else writer.log.active.base_offset
     with newest.open("r+b") as file:
-        file.truncate(cut)
-    scribe = desk.reopen(scribe)
-    assert scribe.log.log_end_offset == end
-    scribe.forget_from(end)
-    scribe.epoch += 1
-    tell(scribe, 40)
-    desk.check(scribe)
+        file.truncate(truncation)
+    writer = workspace.reopen(writer)
+    assert writer.log.log_end_offset == end
+    writer.forget_from(end)
+    writer.epoch += 1
+    write_random(writer, 40)
+    workspace.check(writer)
 
 
-def test_recovery_keeps_what_lies_behind_a_gap_that_kafkas_compaction_left(desk: Desk) -> None:
-    """Kafka writes down a recovery point each minute only, and its cleaner removes the end of a segment before that."""
-    scribe = desk.create(replace(SETTINGS, compact=True, delete=False))
+def test_recovery_keeps_batches_after_a_compaction_gap(workspace: Workspace) -> None:
+    """Kafka stores its recovery point once a minute, and its cleaner may remove the end of a segment before."""
+    writer = workspace.create(replace(SETTINGS, compact=True, delete=False))
     for _ in range(40):
-        scribe.data()
-    first = scribe.log.segments[0]
+        writer.data()
+    first = writer.log.segments[0]
     *_, (position, header) = first.headers()
     with Path(first.path(".log")).open("r+b") as file:
         file.truncate(position)
-    end = scribe.log.log_end_offset
-    scribe = desk.reopen(scribe)
-    assert scribe.log.log_end_offset == end
-    gone = (header.base_offset, header.last_offset)
-    scribe.written = [batch for batch in scribe.written if (batch.base_offset, batch.last_offset) != gone]
-    tell(scribe, 20)
-    desk.check(scribe)
+    end = writer.log.log_end_offset
+    writer = workspace.reopen(writer)
+    assert writer.log.log_end_offset == end
+    removed = (header.base_offset, header.last_offset)
+    writer.written = [batch for batch in writer.written if (batch.base_offset, batch.last_offset) != removed]
+    write_random(writer, 20)
+    workspace.check(writer)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_compaction(tmp_path: Path, java_peer: JavaPeer, seed: int) -> None:
-    desk = Desk(tmp_path, java_peer, seed)
-    scribe = desk.create(replace(SETTINGS, compact=True, delete=False, min_cleanable_dirty_ratio=0.0))
-    tell(scribe, 200)
-    for producer_id in list(scribe.open):
-        scribe.end(producer_id, commit=seed % 2 == 0)
-    tell(scribe, 60)
-    scribe.commit_all()
-    plan = cleaner.plan(scribe.log, first_dirty_offset=None, now_ms=scribe.now_ms)
+def test_a_compacted_log_is_readable(tmp_path: Path, java_peer: JavaPeer, seed: int) -> None:
+    workspace = Workspace(tmp_path, java_peer, seed)
+    writer = workspace.create(replace(SETTINGS, compact=True, delete=False, min_cleanable_dirty_ratio=0.0))
+    write_random(writer, 200)
+    for producer_id in list(writer.open):
+        writer.end(producer_id, commit=seed % 2 == 0)
+    write_random(writer, 60)
+    writer.commit_all()
+    plan = cleaner.plan(writer.log, first_dirty_offset=None, now_ms=writer.now_ms)
     assert plan is not None
     cleaned = cleaner.clean(plan, memory_bytes=1 << 20)
-    reached = cleaner.install(scribe.log, cleaned)
+    reached = cleaner.install(writer.log, cleaned)
     assert reached
     cleaned.settle()
-    desk.directory.cleaned_to["t", 0] = reached
-    scribe.log.flusher.start()
+    workspace.directory.cleaned_to["t", 0] = reached
+    writer.log.flusher.start()
     for _ in range(2):
         dump = dump_files(java_peer, tmp_path / "t-0", compacted=True)
-        compare_compacted(dump, scribe, reached)
-        desk.directory.close(5)
-    scribe = desk.reopen(scribe)
-    tell(scribe, 30)
-    desk.directory.close(6)
-    compare_compacted(dump_files(java_peer, tmp_path / "t-0", compacted=True), scribe, reached)
+        compare_compacted(dump, writer, reached)
+        workspace.directory.close(5)
+    writer = workspace.reopen(writer)
+    write_random(writer, 30)
+    workspace.directory.close(6)
+    compare_compacted(dump_files(java_peer, tmp_path / "t-0", compacted=True), writer, reached)
 
 
-def compare_compacted(dump: Dump, scribe: Scribe, reached: int) -> None:
-    """Of each key the newest committed value below where the cleaner came to stays; what is behind it stays whole."""
+def compare_compacted(dump: Dump, writer: LogWriter, reached: int) -> None:
+    """Check that the newest committed value of each key remains below the cleaned offset, and everything above it."""
 
     def is_aborted(batch: DumpedBatch) -> bool:
         return batch.transactional and any(
             producer_id == batch.producer_id and first <= batch.base_offset <= last
-            for producer_id, first, last, _ in scribe.aborted
+            for producer_id, first, last, _ in writer.aborted
         )
 
     newest: dict[str | None, int] = {}
-    for batch in scribe.written:
+    for batch in writer.written:
         if not batch.control and not is_aborted(batch):
             newest.update({record.key: record.offset for record in batch.records if record.offset < reached})
-    whole = {batch.base_offset: batch for batch in scribe.written}
+    whole = {batch.base_offset: batch for batch in writer.written}
     kept = {record.offset for record in dump.records}
-    for found in dump.batches:
-        given = whole[found.base_offset]
-        if found.records or found.producer_id >= 0:
-            assert set(found.records) <= set(given.records)
-            assert found._replace(records=(), max_timestamp=0) == given._replace(records=(), max_timestamp=0)
-        assert (found.last_offset, found.leader_epoch) == (given.last_offset, given.leader_epoch)
-        if found.base_offset >= reached:
-            assert found == given
+    for batch in dump.batches:
+        original = whole[batch.base_offset]
+        if batch.records or batch.producer_id >= 0:
+            assert set(batch.records) <= set(original.records)
+            assert batch._replace(records=(), max_timestamp=0) == original._replace(records=(), max_timestamp=0)
+        assert (batch.last_offset, batch.leader_epoch) == (original.last_offset, original.leader_epoch)
+        if batch.base_offset >= reached:
+            assert batch == original
     assert set(newest.values()) <= kept
     data = {record.offset for batch in dump.batches if not batch.control for record in batch.records}
     assert {offset for offset in data if offset < reached} == set(newest.values())
-    assert {batch.base_offset for batch in scribe.written if batch.base_offset >= reached} <= kept
+    assert {batch.base_offset for batch in writer.written if batch.base_offset >= reached} <= kept

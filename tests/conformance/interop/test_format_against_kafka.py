@@ -1,7 +1,7 @@
-"""Configuration and formatting held against Kafka's own: KafkaConfig, StorageTool, and a broker started on the result.
+"""Configuration and formatting against Kafka's KafkaConfig and StorageTool, and a Kafka broker on the result.
 
-All questions go to one Java process, which the source below is: `format` runs `kafka-storage format`, `config` reads a
-configuration as a broker does. Answers come back as lines.
+All questions go to one Java process, whose source is below: `format` runs `kafka-storage format`, and `config` reads a
+configuration as a broker does. Each answer is a line.
 """
 
 import base64
@@ -50,9 +50,9 @@ public class Judge {
     private static String answer(String[] words) {
         try {
             if (words[0].equals("config")) return "yes\t" + config(words[1]);
-            ByteArrayOutputStream said = new ByteArrayOutputStream();
-            int code = kafka.tools.StorageTool.execute(words, new PrintStream(said));
-            return (code == 0 ? "yes\t" : "no\t") + said.toString();
+            ByteArrayOutputStream output = new ByteArrayOutputStream();
+            int code = kafka.tools.StorageTool.execute(words, new PrintStream(output));
+            return (code == 0 ? "yes\t" : "no\t") + output.toString();
         } catch (Throwable error) {
             return "no\t" + error;
         }
@@ -71,11 +71,11 @@ public class Judge {
             Integer.toString(config.nodeId()));
     }
 
-    private static String endpoints(scala.collection.Seq<Endpoint> found) {
+    private static String endpoints(scala.collection.Seq<Endpoint> endpoints) {
         StringJoiner joined = new StringJoiner(";");
-        for (Endpoint each : CollectionConverters.asJava(found))
-            joined.add(each.listener() + "|" + (each.host() == null ? "" : each.host()) + "|" + each.port() + "|"
-                + each.securityProtocol().id);
+        for (Endpoint endpoint : CollectionConverters.asJava(endpoints))
+            joined.add(endpoint.listener() + "|" + (endpoint.host() == null ? "" : endpoint.host()) + "|"
+                + endpoint.port() + "|" + endpoint.securityProtocol().id);
         return joined.toString();
     }
 }
@@ -99,10 +99,10 @@ CONTROLLER = {**COMBINED, "process.roles": "controller", "listeners": "CONTROLLE
 
 
 @dataclass
-class Ask:
-    """A question to the judge."""
+class Question:
+    """A question to Java, with its answer."""
 
-    words: Sequence[str]
+    arguments: Sequence[str]
     answer: list[str] = field(default_factory=list)
 
     @property
@@ -110,14 +110,14 @@ class Ask:
         return self.answer[0] == "yes"
 
 
-def ask_all(folder: Path, questions: Sequence[Ask]) -> None:
+def ask_java(folder: Path, questions: Sequence[Question]) -> None:
     source = folder / "Judge.java"
     source.write_text(JUDGE)
     command = [str(java()), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{kafka_libs()}/*", str(source)]
-    text = "".join("\t".join(question.words) + "\n" for question in questions)
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
-    answers = done.stdout.splitlines()
-    assert len(answers) == len(questions), done.stderr[-4000:]
+    text = "".join("\t".join(question.arguments) + "\n" for question in questions)
+    finished = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)
+    answers = finished.stdout.splitlines()
+    assert len(answers) == len(questions), finished.stderr[-4000:]
     for question, answer in zip(questions, answers, strict=True):
         question.answer = answer.split("\t")
 
@@ -128,10 +128,10 @@ def write_properties(path: Path, values: Mapping[str, str]) -> Path:
     return path
 
 
-# ---- configurations: what Kafka takes, Ottla takes, and understands the same; what it refuses, Ottla refuses ----
+# ---- configurations: Ottla accepts, refuses and interprets them as Kafka ----
 
 Change = Mapping[str, str | None]
-OF_COMBINED: dict[str, Change] = {
+COMBINED_CHANGES: dict[str, Change] = {
     "combined": {},
     "no roles": {"process.roles": None},
     "no node id": {"node.id": None},
@@ -161,19 +161,19 @@ OF_COMBINED: dict[str, Change] = {
     "the same name": {"listeners": "PLAINTEXT://a:1,PLAINTEXT://a:2,CONTROLLER://a:3"},
     "everywhere": {"listeners": "PLAINTEXT://:9092,CONTROLLER://:9093"},
     "everywhere by address": {"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093"},
-    "everywhere, told otherwise": {
+    "everywhere, advertised otherwise": {
         "listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093",
         "advertised.listeners": "PLAINTEXT://me:9092",
     },
-    "controllers told too": {"advertised.listeners": "PLAINTEXT://me:9092,CONTROLLER://me:93"},
-    "told 0.0.0.0": {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"},
-    "told a strange listener": {"advertised.listeners": "PLAINTEXT://me:9092,SSL://me:1"},
-    "told the same port": {
+    "controllers advertised too": {"advertised.listeners": "PLAINTEXT://me:9092,CONTROLLER://me:93"},
+    "advertised 0.0.0.0": {"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"},
+    "advertised an unknown listener": {"advertised.listeners": "PLAINTEXT://me:9092,SSL://me:1"},
+    "advertised the same port": {
         "listeners": "PLAINTEXT://a:1,SSL://a:2,CONTROLLER://a:3",
         "advertised.listeners": "PLAINTEXT://a:1,SSL://a:1",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL",
     },
-    "only controllers are told": {"advertised.listeners": "CONTROLLER://me:93"},
+    "only controllers advertised": {"advertised.listeners": "CONTROLLER://me:93"},
     "unparseable": {"listeners": "PLAINTEXT:localhost:9092"},
     "no such port": {"listeners": "PLAINTEXT://localhost:x,CONTROLLER://localhost:9093"},
     "unmapped": {"listeners": "CLIENTS://localhost:9092,CONTROLLER://localhost:9093"},
@@ -280,7 +280,7 @@ OF_COMBINED: dict[str, Change] = {
     "roles twice": {"process.roles": "broker,broker"},
     "a role of its own": {"process.roles": "zookeeper"},
 }
-OF_BROKERS: dict[str, Change] = {
+BROKER_CHANGES: dict[str, Change] = {
     "broker": {},
     "broker among voters": {"controller.quorum.voters": "1@localhost:9093"},
     "broker with a controller listener": {"listeners": "PLAINTEXT://a:1,CONTROLLER://a:2"},
@@ -292,7 +292,7 @@ OF_BROKERS: dict[str, Change] = {
     "secured broker": {"controller.listener.names": "SSL"},
     "secured broker's other": {"controller.listener.names": "SSL,B"},
 }
-OF_CONTROLLERS: dict[str, Change] = {
+CONTROLLER_CHANGES: dict[str, Change] = {
     "controller": {},
     "controller that speaks like brokers": {"inter.broker.listener.name": "CONTROLLER"},
     "controller with another listener": {"listeners": "CONTROLLER://a:1,PLAINTEXT://a:2"},
@@ -314,43 +314,43 @@ OF_CONTROLLERS: dict[str, Change] = {
 }
 CONFIGURATIONS: dict[str, tuple[Mapping[str, str], Change]] = {
     name: (base, change)
-    for base, changes in ((COMBINED, OF_COMBINED), (BROKER, OF_BROKERS), (CONTROLLER, OF_CONTROLLERS))
+    for base, changes in ((COMBINED, COMBINED_CHANGES), (BROKER, BROKER_CHANGES), (CONTROLLER, CONTROLLER_CHANGES))
     for name, change in changes.items()
 }
-"""Name → a configuration that holds together, and a change to it; None takes a setting away."""
+"""Name → a consistent configuration and a change to it; None removes a setting."""
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Ask]:
-    """All questions of this module, asked at once."""
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Question]:
+    """Ask all questions of this module in one run of Java."""
     folder = tmp_path_factory.mktemp("judge")
     questions = {}
     for number, (name, (base, change)) in enumerate(CONFIGURATIONS.items()):
         values = {key: value for key, value in {**base, **change}.items() if value is not None}
         path = write_properties(folder / f"{number}.properties", values)
-        questions[name] = Ask(["config", str(path)])
+        questions[name] = Question(["config", str(path)])
     for name, case in FORMATS.items():
         path = write_properties(folder / name / "server.properties", case.properties(folder / name))
-        questions[f"format {name}"] = Ask(["format", "-t", CLUSTER_ID, "-c", str(path), *case.flags])
-    ask_all(folder, list(questions.values()))
+        questions[f"format {name}"] = Question(["format", "-t", CLUSTER_ID, "-c", str(path), *case.flags])
+    ask_java(folder, list(questions.values()))
     return questions
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_a_configuration_is_taken_or_refused_as_by_kafka(name: str, answers: Mapping[str, Ask]) -> None:
+def test_configurations_are_accepted_or_refused_as_by_kafka(name: str, answers: Mapping[str, Question]) -> None:
     ask = answers[name]
     if ask.is_yes:
-        assert understood(load_settings(ask.words[1])) == ask.answer[1:]
+        assert listener_summary(load_settings(ask.arguments[1])) == ask.answer[1:]
     else:
-        with pytest.raises(InvalidConfiguration, match=f"^{ask.words[1]}"):
-            load_settings(ask.words[1])
+        with pytest.raises(InvalidConfiguration, match=f"^{ask.arguments[1]}"):
+            load_settings(ask.arguments[1])
 
 
-def understood(settings: NodeSettings) -> list[str]:
+def listener_summary(settings: NodeSettings) -> list[str]:
     return [
-        shown(settings.listeners),
-        shown(settings.advertised),
-        shown(settings.advertised_controllers),
+        format_endpoints(settings.listeners),
+        format_endpoints(settings.advertised),
+        format_endpoints(settings.advertised_controllers),
         settings.inter_broker_listener_name,
         ",".join(settings.log_dirs),
         settings.metadata_log_dir,
@@ -359,16 +359,16 @@ def understood(settings: NodeSettings) -> list[str]:
     ]
 
 
-def shown(endpoints: Sequence[ListenerEndpoint]) -> str:
-    return ";".join(f"{each.name}|{each.host}|{each.port}|{int(each.protocol)}" for each in endpoints)
+def format_endpoints(endpoints: Sequence[ListenerEndpoint]) -> str:
+    return ";".join(f"{one.name}|{one.host}|{one.port}|{int(one.protocol)}" for one in endpoints)
 
 
-# ---- formatting: the same files with the same records, but for ids and times ----
+# ---- formatting: the same files with the same records, except for ids and times ----
 
 
 @dataclass(frozen=True)
-class Format:
-    """One way to format a node."""
+class Formatting:
+    """A way to format a node."""
 
     base: Mapping[str, str]
     flags: tuple[str, ...] = ()
@@ -386,83 +386,85 @@ ALICE = 'SCRAM-SHA-256=[name=alice,password=alice-secret,salt="MWx2NXV1aWQ="]'
 BOB = "SCRAM-SHA-512=[name=bob,iterations=8192,salt=N3E=,saltedpassword=YCE=]"
 TWO = "1@localhost:9093:JEXY6aqzQY-32P5TStzaFg,2@[::1]:9094:MvDxzVmcRsaTz33bUuRU6A"
 FORMATS = {
-    "static": Format(COMBINED),
-    "metadata-apart": Format(COMBINED, change={"metadata.log.dir": "FOLDER/m"}),
-    "standalone": Format(DYNAMIC, ("--standalone",)),
-    "initial-controllers": Format(DYNAMIC, ("-I", TWO)),
-    "initial-controllers-twice": Format(DYNAMIC, ("-I", f"{TWO},1@a:1:JEXY6aqzQY-32P5TStzaFg")),
-    "initial-controllers-broken": Format(DYNAMIC, ("-I", "1@a:1")),
-    "initial-controllers-elsewhere": Format(DYNAMIC, ("-I", "7@a:1:JEXY6aqzQY-32P5TStzaFg")),
-    "joins": Format(DYNAMIC, ("-N",)),
-    "joins-with-level": Format(DYNAMIC, ("-N", "-f", "kraft.version=1")),
-    "joins-with-level-0": Format(DYNAMIC, ("-N", "-f", "kraft.version=0")),
-    "nothing-said": Format(DYNAMIC),
-    "two-said": Format(COMBINED, ("--standalone",)),
-    "broker": Format(BROKER),
-    "broker-dynamic": Format({**BROKER, **{name: DYNAMIC[name] for name in list(DYNAMIC)[4:]}}),
-    "broker-standalone": Format({**BROKER, **{name: DYNAMIC[name] for name in list(DYNAMIC)[4:]}}, ("-s",)),
-    "controller": Format(CONTROLLER),
-    "release-3.3": Format(COMBINED, ("-r", "3.3")),
-    "release-3.4": Format(COMBINED, ("-r", "3.4-IV0")),
-    "release-3.9.1": Format(COMBINED, ("-r", "3.9.1")),
-    "release-4.0": Format(COMBINED, ("-r", "4.0")),
-    "release-4.0-IV0": Format(COMBINED, ("-r", "4.0-IV0")),
-    "release-4.1": Format(COMBINED, ("-r", "4.1")),
-    "release-4.2-IV0": Format(COMBINED, ("-r", "4.2-IV0")),
-    "release-4.4": Format(COMBINED, ("-r", "4.4")),
-    "release-4.4-IV0": Format(COMBINED, ("-r", "4.4-IV0")),
-    "release-unstable": Format(COMBINED, change={"unstable.feature.versions.enable": "true"}),
-    "release-unstable-named": Format(COMBINED, ("-r", "4.4-IV0"), change={"unstable.feature.versions.enable": "true"}),
-    "release-unknown": Format(COMBINED, ("-r", "3.0")),
-    "release-old-standalone": Format(DYNAMIC, ("-s", "-r", "3.3")),
-    "feature-levels": Format(COMBINED, ("-r", "3.9", "-f", "group.version=1", "-f", "transaction.version=1")),
-    "feature-off": Format(COMBINED, ("-f", "share.version=0", "-f", "streams.version=0")),
-    "feature-needs": Format(COMBINED, ("-r", "3.8", "-f", "eligible.leader.replicas.version=1")),
-    "feature-needs-met": Format(COMBINED, ("-r", "4.0-IV1", "-f", "eligible.leader.replicas.version=1")),
-    "feature-unknown": Format(COMBINED, ("-f", "foo=1")),
-    "feature-level-unknown": Format(COMBINED, ("-f", "group.version=7")),
-    "feature-metadata": Format(COMBINED, ("-f", "metadata.version=25")),
-    "feature-metadata-unknown": Format(COMBINED, ("-f", "metadata.version=99")),
-    "feature-metadata-twice": Format(COMBINED, ("-r", "4.0", "-f", "metadata.version=25")),
-    "feature-kraft": Format(COMBINED, ("-f", "kraft.version=1")),
-    "feature-kraft-0": Format(COMBINED, ("-f", "kraft.version=0")),
-    "scram": Format(DYNAMIC, ("-s", "-S", ALICE, "-S", BOB)),
-    "scram-too-early": Format(COMBINED, ("-r", "3.4", "-S", ALICE)),
-    "scram-nameless": Format(COMBINED, ("-S", "SCRAM-SHA-256=[password=x]")),
-    "scram-few-iterations": Format(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,password=x,iterations=100]")),
-    "scram-unknown": Format(COMBINED, ("-S", "SCRAM-SHA-1=[name=a,password=x]")),
-    "scram-too-much": Format(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,password=x,colour=red]")),
-    "scram-unsalted": Format(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,saltedpassword=YCE=]")),
+    "static": Formatting(COMBINED),
+    "metadata-apart": Formatting(COMBINED, change={"metadata.log.dir": "FOLDER/m"}),
+    "standalone": Formatting(DYNAMIC, ("--standalone",)),
+    "initial-controllers": Formatting(DYNAMIC, ("-I", TWO)),
+    "initial-controllers-twice": Formatting(DYNAMIC, ("-I", f"{TWO},1@a:1:JEXY6aqzQY-32P5TStzaFg")),
+    "initial-controllers-broken": Formatting(DYNAMIC, ("-I", "1@a:1")),
+    "initial-controllers-elsewhere": Formatting(DYNAMIC, ("-I", "7@a:1:JEXY6aqzQY-32P5TStzaFg")),
+    "joins": Formatting(DYNAMIC, ("-N",)),
+    "joins-with-level": Formatting(DYNAMIC, ("-N", "-f", "kraft.version=1")),
+    "joins-with-level-0": Formatting(DYNAMIC, ("-N", "-f", "kraft.version=0")),
+    "nothing-said": Formatting(DYNAMIC),
+    "two-said": Formatting(COMBINED, ("--standalone",)),
+    "broker": Formatting(BROKER),
+    "broker-dynamic": Formatting({**BROKER, **{name: DYNAMIC[name] for name in list(DYNAMIC)[4:]}}),
+    "broker-standalone": Formatting({**BROKER, **{name: DYNAMIC[name] for name in list(DYNAMIC)[4:]}}, ("-s",)),
+    "controller": Formatting(CONTROLLER),
+    "release-3.3": Formatting(COMBINED, ("-r", "3.3")),
+    "release-3.4": Formatting(COMBINED, ("-r", "3.4-IV0")),
+    "release-3.9.1": Formatting(COMBINED, ("-r", "3.9.1")),
+    "release-4.0": Formatting(COMBINED, ("-r", "4.0")),
+    "release-4.0-IV0": Formatting(COMBINED, ("-r", "4.0-IV0")),
+    "release-4.1": Formatting(COMBINED, ("-r", "4.1")),
+    "release-4.2-IV0": Formatting(COMBINED, ("-r", "4.2-IV0")),
+    "release-4.4": Formatting(COMBINED, ("-r", "4.4")),
+    "release-4.4-IV0": Formatting(COMBINED, ("-r", "4.4-IV0")),
+    "release-unstable": Formatting(COMBINED, change={"unstable.feature.versions.enable": "true"}),
+    "release-unstable-named": Formatting(
+        COMBINED, ("-r", "4.4-IV0"), change={"unstable.feature.versions.enable": "true"}
+    ),
+    "release-unknown": Formatting(COMBINED, ("-r", "3.0")),
+    "release-old-standalone": Formatting(DYNAMIC, ("-s", "-r", "3.3")),
+    "feature-levels": Formatting(COMBINED, ("-r", "3.9", "-f", "group.version=1", "-f", "transaction.version=1")),
+    "feature-off": Formatting(COMBINED, ("-f", "share.version=0", "-f", "streams.version=0")),
+    "feature-needs": Formatting(COMBINED, ("-r", "3.8", "-f", "eligible.leader.replicas.version=1")),
+    "feature-needs-met": Formatting(COMBINED, ("-r", "4.0-IV1", "-f", "eligible.leader.replicas.version=1")),
+    "feature-unknown": Formatting(COMBINED, ("-f", "foo=1")),
+    "feature-level-unknown": Formatting(COMBINED, ("-f", "group.version=7")),
+    "feature-metadata": Formatting(COMBINED, ("-f", "metadata.version=25")),
+    "feature-metadata-unknown": Formatting(COMBINED, ("-f", "metadata.version=99")),
+    "feature-metadata-twice": Formatting(COMBINED, ("-r", "4.0", "-f", "metadata.version=25")),
+    "feature-kraft": Formatting(COMBINED, ("-f", "kraft.version=1")),
+    "feature-kraft-0": Formatting(COMBINED, ("-f", "kraft.version=0")),
+    "scram": Formatting(DYNAMIC, ("-s", "-S", ALICE, "-S", BOB)),
+    "scram-too-early": Formatting(COMBINED, ("-r", "3.4", "-S", ALICE)),
+    "scram-nameless": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[password=x]")),
+    "scram-few-iterations": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,password=x,iterations=100]")),
+    "scram-unknown": Formatting(COMBINED, ("-S", "SCRAM-SHA-1=[name=a,password=x]")),
+    "scram-too-much": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,password=x,colour=red]")),
+    "scram-unsalted": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,saltedpassword=YCE=]")),
 }
-GIVEN_ID = base64.urlsafe_b64decode("JEXY6aqzQY-32P5TStzaFg==")
+CHOSEN_ID = base64.urlsafe_b64decode("JEXY6aqzQY-32P5TStzaFg==")
 NAMES = {"-I": "initial_controllers", "-r": "release_version"}
 SWITCHES = {"-s": "standalone", "--standalone": "standalone", "-N": "no_initial_controllers"}
 
 
 def format_as(flags: Sequence[str], settings: NodeSettings) -> None:
-    """What the command line makes of the flags."""
-    words = iter(flags)
+    """Format as the command line does with these flags."""
+    remaining = iter(flags)
     arguments: dict[str, object] = {}
     features: dict[str, int] = {}
     scram: list[str] = []
-    for flag in words:
+    for flag in remaining:
         if flag in SWITCHES:
             arguments[SWITCHES[flag]] = True
         elif flag in NAMES:
-            arguments[NAMES[flag]] = next(words)
+            arguments[NAMES[flag]] = next(remaining)
         elif flag == "-f":
-            name, _, level = next(words).partition("=")
+            name, _, level = next(remaining).partition("=")
             features[name] = int(level)
         else:
             assert flag == "-S"
-            scram.append(next(words))
+            scram.append(next(remaining))
     format_directories(settings, CLUSTER_ID, features=features, scram=scram, **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_node_is_formatted_as_by_kafka(name: str, answers: Mapping[str, Ask], tmp_path: Path) -> None:
+def test_nodes_are_formatted_as_by_kafka(name: str, answers: Mapping[str, Question], tmp_path: Path) -> None:
     ask, case = answers[f"format {name}"], FORMATS[name]
-    theirs = Path(ask.words[4]).parent
+    kafka_folder = Path(ask.arguments[4]).parent
     path = write_properties(tmp_path / "server.properties", case.properties(tmp_path))
     if not ask.is_yes:
         with pytest.raises(FormattingRefused):
@@ -470,12 +472,12 @@ def test_a_node_is_formatted_as_by_kafka(name: str, answers: Mapping[str, Ask], 
         assert list(tmp_path.rglob("*")) == [path]
         return
     format_as(case.flags, load_settings(path))
-    assert files_in(tmp_path) == files_in(theirs)
+    assert files_in(tmp_path) == files_in(kafka_folder)
     for file in files_in(tmp_path):
         if file.endswith(".checkpoint"):
-            assert decoded(tmp_path / file) == decoded(theirs / file)
+            assert read_snapshot(tmp_path / file) == read_snapshot(kafka_folder / file)
         if file.endswith("meta.properties"):
-            check_meta(tmp_path / file, theirs / file)
+            check_meta(tmp_path / file, kafka_folder / file)
 
 
 def files_in(folder: Path) -> list[str]:
@@ -483,23 +485,23 @@ def files_in(folder: Path) -> list[str]:
 
 
 def check_meta(mine: Path, theirs: Path) -> None:
-    own, other = read_meta(SystemDisk(), str(mine.parent)), read_meta(SystemDisk(), str(theirs.parent))
-    assert own is not None
+    ours, other = read_meta(SystemDisk(), str(mine.parent)), read_meta(SystemDisk(), str(theirs.parent))
+    assert ours is not None
     assert other is not None
-    assert (own.cluster_id, own.node_id, own.others) == (other.cluster_id, other.node_id, other.others)
-    assert own.directory_id
-    # A voter's own directory has the id that the operator gave it; all others are random.
-    assert (own.directory_id == GIVEN_ID) == (other.directory_id == GIVEN_ID)
+    assert (ours.cluster_id, ours.node_id, ours.others) == (other.cluster_id, other.node_id, other.others)
+    assert ours.directory_id
+    # A voter's directory has the id that the operator chose; other ids are random.
+    assert (ours.directory_id == CHOSEN_ID) == (other.directory_id == CHOSEN_ID)
 
 
-def decoded(path: Path) -> list[object]:
-    """Everything in a snapshot but times and random ids."""
+def read_snapshot(path: Path) -> list[object]:
+    """Return the content of a snapshot without times and random ids."""
     content = path.read_bytes()
-    found: list[object] = []
+    parts: list[object] = []
     for pos, header in read_batches(content):
         check_crc(content, pos, header)
-        # What stands before the CRC and behind the times.
-        found.append(header._replace(crc=0, base_timestamp=0, max_timestamp=0))
+        # The fields before the CRC and after the timestamps.
+        parts.append(header._replace(crc=0, base_timestamp=0, max_timestamp=0))
         for entry in entries(content, pos, header):
             assert entry.timestamp == header.base_timestamp
             if isinstance(entry, ControlEntry):
@@ -508,25 +510,25 @@ def decoded(path: Path) -> list[object]:
                     message.last_contained_log_timestamp = 1
                 if isinstance(message, VotersRecord) and len(message.voters) == 1:
                     message.voters[0].voter_directory_id = bytes(16)
-                found.append((entry.offset, entry.kind, message))
+                parts.append((entry.offset, entry.kind, message))
             else:
-                found.append((entry.offset, entry.version, entry.record))
-    return found
+                parts.append((entry.offset, entry.version, entry.record))
+    return parts
 
 
-# ---- a broker starts on it ----
+# ---- a broker starts on the result ----
 
 
 @pytest.mark.parametrize("flags", [[], ["--standalone", "--add-scram", ALICE]], ids=["static", "standalone"])
-def test_kafka_starts_on_what_ottla_formatted(flags: Sequence[str], tmp_path: Path) -> None:
+def test_kafka_starts_on_a_directory_that_ottla_formatted(flags: Sequence[str], tmp_path: Path) -> None:
     node = KafkaNode(tmp_path)
     path = tmp_path / "server.properties"
     if flags:
         text = path.read_text()
         path.write_text(re.sub(r"controller\.quorum\.voters=1@", "controller.quorum.bootstrap.servers=", text))
     command = [sys.executable, "-m", "ottla", "format", "-t", CLUSTER_ID, "-c", str(path), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
     with node.running():
         pass
     meta = read_meta(SystemDisk(), str(node.directory))

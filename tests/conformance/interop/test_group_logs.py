@@ -1,4 +1,4 @@
-"""Groups outlive a change of the server: what Kafka wrote Ottla goes on with, and the other way round."""
+"""Groups survive a change of the server: Ottla continues with groups that Kafka stored, and vice versa."""
 
 import time
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ READY_S = 30
 
 
 class Server:
-    """Whichever of the two runs on the directory now."""
+    """The server that runs on the directory now."""
 
     def __init__(self, side: Side) -> None:
         self._side = side
@@ -41,8 +41,8 @@ class Server:
     def ask(self, request: Any, version: int) -> Any:
         return self._side.ask(request, version)
 
-    def beat(self, member: str, epoch: int, **fields: Any) -> Any:
-        """The answer to a heartbeat; asked again while the coordinator is not ready."""
+    def heartbeat(self, member: str, epoch: int, **fields: Any) -> Any:
+        """Send a heartbeat until the coordinator is ready, and return the answer."""
         request = ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=member, member_epoch=epoch, **fields)
         deadline = time.monotonic() + READY_S
         while True:
@@ -53,11 +53,11 @@ class Server:
             time.sleep(0.05)
 
     def join(self, member: str, **fields: Any) -> Any:
-        answer = self.beat(member, 0, rebalance_timeout_ms=60_000, topic_partitions=[], **fields)
+        answer = self.heartbeat(member, 0, rebalance_timeout_ms=60_000, topic_partitions=[], **fields)
         assert answer.error_code == NONE, answer
         return answer
 
-    def described(self) -> Any:
+    def describe(self) -> Any:
         group = self.ask(ConsumerGroupDescribeRequest(group_ids=[GROUP]), 1).groups[0]
         group.members.sort(key=lambda member: member.member_id)
         for member in group.members:
@@ -87,43 +87,43 @@ def ottla_on(folder: Path) -> Iterator[Server]:
         side.close_all()
 
 
-def test_a_group_goes_on_with_the_other_server(tmp_path: Path) -> None:
+def test_a_consumer_group_continues_on_the_other_server(tmp_path: Path) -> None:
     with kafka_on(tmp_path, is_new=True) as kafka:
         topic = CreatableTopic(name="read", num_partitions=4, replication_factor=1)
-        made = kafka.ask(CreateTopicsRequest(topics=[topic]), 7)
-        topic_id = made.topics[0].topic_id
+        created = kafka.ask(CreateTopicsRequest(topics=[topic]), 7)
+        topic_id = created.topics[0].topic_id
         kafka.join("a", subscribed_topic_names=["read"], instance_id="i1", rack_id="r", server_assignor="range")
-        before = kafka.described()
+        before = kafka.describe()
     with ottla_on(tmp_path) as ottla:
-        # It still has its epoch, and nothing has changed for it: not even the hash of its topics.
-        answer = ottla.beat("a", 2, instance_id="i1")
+        # The member still has its epoch, and nothing has changed for it: not even the hash of its topics.
+        answer = ottla.heartbeat("a", 2, instance_id="i1")
         assert (answer.error_code, answer.member_epoch, answer.assignment) == (NONE, 2, None)
-        assert ottla.described() == before
+        assert ottla.describe() == before
         ottla.join("b", subscribed_topic_names=[], subscribed_topic_regex="re.d")
-        answer = ottla.beat("a", 2, instance_id="i1")
+        answer = ottla.heartbeat("a", 2, instance_id="i1")
         deadline = time.monotonic() + READY_S
         while answer.assignment is None:
             assert time.monotonic() < deadline
-            answer = ottla.beat("a", 2, instance_id="i1")
+            answer = ottla.heartbeat("a", 2, instance_id="i1")
             time.sleep(0.05)
         kept = answer.assignment.topic_partitions[0].partitions
         assert len(kept) == 2
-        before = ottla.described()
+        before = ottla.describe()
     with kafka_on(tmp_path) as kafka:
         owned = [TopicPartitions(topic_id=topic_id, partitions=kept)]
-        answer = kafka.beat("a", 2, instance_id="i1")
+        answer = kafka.heartbeat("a", 2, instance_id="i1")
         assert (answer.error_code, answer.member_epoch) == (NONE, 2)
-        assert kafka.described() == before
-        answer = kafka.beat("a", 2, instance_id="i1", topic_partitions=owned)
+        assert kafka.describe() == before
+        answer = kafka.heartbeat("a", 2, instance_id="i1", topic_partitions=owned)
         assert (answer.error_code, answer.member_epoch) == (NONE, 3)
         b = next(member for member in before.members if member.member_id == "b")
-        answer = kafka.beat("b", b.member_epoch)
+        answer = kafka.heartbeat("b", b.member_epoch)
         assert answer.error_code == NONE
         assert len(answer.assignment.topic_partitions[0].partitions) == 2
 
 
-class Sharing:
-    """A member of a share group on whichever server runs now."""
+class ShareMember:
+    """A member of a share group on the server that runs now."""
 
     def __init__(self, server: Server, topic_id: bytes) -> None:
         self._server = server
@@ -131,7 +131,7 @@ class Sharing:
         self._session = 0
 
     def join(self) -> None:
-        """Join, or go on, and wait for the partition."""
+        """Join, or continue, and wait for the partition."""
         deadline = time.monotonic() + READY_S
         epoch = 0
         while True:
@@ -147,7 +147,7 @@ class Sharing:
             time.sleep(0.05)
 
     def fetch(self, *acks: tuple[int, int, int], most: int = 100) -> list[tuple[int, int, int]]:
-        """What is acquired; asked again while the share partition is being loaded."""
+        """Fetch until the share partition is loaded, and return the acquired offsets."""
         batches = [
             AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
             for first, last, kind in acks
@@ -169,24 +169,24 @@ class Sharing:
             answer = self._server.ask(request, 2)
             assert answer.error_code == NONE, answer
             self._session += 1
-            found = [part for each in answer.responses for part in each.partitions]
-            assert not any(part.acknowledge_error_code for part in found), found
+            parts = [part for response in answer.responses for part in response.partitions]
+            assert not any(part.acknowledge_error_code for part in parts), parts
             runs = [
                 (run.first_offset, run.last_offset, run.delivery_count)
-                for each in found
-                for run in each.acquired_records
+                for part in parts
+                for run in part.acquired_records
             ]
             if runs or acks:
                 return runs
             assert time.monotonic() < deadline, answer
 
-    def told(self) -> tuple[Any, Any]:
+    def describe(self) -> tuple[Any, Any]:
         group = DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=None)
         offsets = self._server.ask(DescribeShareGroupOffsetsRequest(groups=[group]), 1)
         return self._server.ask(ShareGroupDescribeRequest(group_ids=[GROUP]), 1).groups, offsets.groups
 
 
-def test_a_share_group_goes_on_with_the_other_server(tmp_path: Path) -> None:
+def test_a_share_group_continues_on_the_other_server(tmp_path: Path) -> None:
     with kafka_on(tmp_path, is_new=True) as kafka:
         forever = CreatableTopicConfig(name="retention.ms", value="-1")  # the records are old
         topic = CreatableTopic(name="read", num_partitions=1, replication_factor=1, configs=[forever])
@@ -195,20 +195,20 @@ def test_a_share_group_goes_on_with_the_other_server(tmp_path: Path) -> None:
         resource = AlterConfigsResource(resource_type=32, resource_name=GROUP, configs=[config])
         kafka.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
         kafka.ask(produce_request("read", batch(10)), 12)
-        member = Sharing(kafka, topic_id)
+        member = ShareMember(kafka, topic_id)
         member.join()
         assert member.fetch(most=6) == [(0, 5, 1)]
         assert not member.fetch((0, 1, 1), (2, 3, 2), (4, 4, 3), (5, 5, 2), most=0)
-        before = member.told()
+        before = member.describe()
     with ottla_on(tmp_path) as ottla:
-        member = Sharing(ottla, topic_id)
+        member = ShareMember(ottla, topic_id)
         member.join()
-        assert member.told() == before
+        assert member.describe() == before
         assert member.fetch(most=3) == [(2, 3, 2), (5, 5, 2)]
         assert not member.fetch((2, 2, 1), (3, 3, 2), (5, 5, 2), most=0)
-        before = member.told()
+        before = member.describe()
     with kafka_on(tmp_path) as kafka:
-        member = Sharing(kafka, topic_id)
+        member = ShareMember(kafka, topic_id)
         member.join()
-        assert member.told() == before
+        assert member.describe() == before
         assert member.fetch(most=1) == [(3, 3, 3)]

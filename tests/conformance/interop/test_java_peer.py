@@ -1,4 +1,4 @@
-"""The Java peer itself: it knows every message, tells its errors, and reads the batches that it writes."""
+"""The Java peer knows every message, reports errors, and reads the batches that it writes."""
 
 import json
 import signal
@@ -28,31 +28,31 @@ def versions(message: dict[str, Any]) -> range:
 
 
 def test_the_peer_has_every_message_in_exactly_the_listed_versions(java_peer: JavaPeer) -> None:
-    known = java_peer.messages()
+    classes = java_peer.messages()
     assert len(MESSAGES) == 267
     assert {m["name"]: versions(m) for m in MESSAGES} == {
-        m["name"]: range(known[m["name"]].lowest, known[m["name"]].highest + 1) for m in MESSAGES
+        m["name"]: range(classes[m["name"]].lowest, classes[m["name"]].highest + 1) for m in MESSAGES
     }
-    # All that is not listed is tiered storage's own.
-    others = known.keys() - {m["name"] for m in MESSAGES}
-    assert all("remote.metadata.storage" in known[name].class_name for name in others)
+    # All other messages belong to tiered storage.
+    others = classes.keys() - {m["name"] for m in MESSAGES}
+    assert all("remote.metadata.storage" in classes[name].class_name for name in others)
 
 
-def test_every_message_makes_the_round_trip_in_every_version(java_peer: JavaPeer) -> None:
+def test_every_message_survives_a_round_trip_in_every_version(java_peer: JavaPeer) -> None:
     items = [(m["name"], version) for m in MESSAGES for version in versions(m)]
-    made = java_peer.defaults(items)
-    assert [m for m in made if m.error] == []
-    again = java_peer.roundtrip([(m.name, m.version, m.data) for m in made])
-    assert again == made
-    assert all(isinstance(m.value, dict) for m in made)
+    defaults = java_peer.defaults(items)
+    assert [m for m in defaults if m.error] == []
+    again = java_peer.roundtrip([(m.name, m.version, m.data) for m in defaults])
+    assert again == defaults
+    assert all(isinstance(m.value, dict) for m in defaults)
 
 
-def test_many_items_are_asked_in_several_questions_and_answered_in_order(java_peer: JavaPeer) -> None:
+def test_many_items_are_split_into_questions_and_answered_in_order(java_peer: JavaPeer) -> None:
     epochs = range(2_500)
-    done = java_peer.roundtrip([("EndTxnMarker", 0, struct.pack(">i", epoch)) for epoch in epochs])
-    assert [one.value["coordinatorEpoch"] for one in done] == list(epochs)
+    results = java_peer.roundtrip([("EndTxnMarker", 0, struct.pack(">i", epoch)) for epoch in epochs])
+    assert [result.value["coordinatorEpoch"] for result in results] == list(epochs)
     large = [("SaslAuthenticateRequestData", 0, struct.pack(">i", size) + bytes(size)) for size in [3 << 20] * 4]
-    assert [one.data for one in java_peer.roundtrip(large)] == [body for _, _, body in large]
+    assert [result.data for result in java_peer.roundtrip(large)] == [body for _, _, body in large]
 
 
 def test_values_come_back_as_json(java_peer: JavaPeer) -> None:
@@ -83,7 +83,7 @@ def test_unknown_tagged_fields_are_kept(java_peer: JavaPeer) -> None:
     assert java_peer.roundtrip([("AddOffsetsToTxnResponseData", 3, body)])[0].data == body
 
 
-def test_an_error_spoils_only_its_own_item(java_peer: JavaPeer) -> None:
+def test_an_error_affects_only_its_own_item(java_peer: JavaPeer) -> None:
     items = [
         ("NoSuchMessage", 0, b""),
         ("EndTxnMarker", 0, b"\x00"),
@@ -94,12 +94,12 @@ def test_an_error_spoils_only_its_own_item(java_peer: JavaPeer) -> None:
     ]
     expected = ["no message class", "BufferUnderflow", "5 bytes are left", "version 1 is not in 0-0", "2147483647"]
     *failed, good = java_peer.roundtrip(items)
-    for one, text in zip(failed, expected, strict=True):
-        assert one.error is not None
-        assert text in one.error
-        assert one.data == b""
-        with pytest.raises(JavaError, match=one.name):
-            _ = one.value
+    for failure, text in zip(failed, expected, strict=True):
+        assert failure.error is not None
+        assert text in failure.error
+        assert failure.data == b""
+        with pytest.raises(JavaError, match=failure.name):
+            _ = failure.value
     assert good.error is None
     assert good.data == b"\x00" * 4
 
@@ -116,9 +116,9 @@ def test_errors_of_other_commands_are_raised(java_peer: JavaPeer) -> None:
     assert java_peer.decompress("none", b"still there") == b"still there"
 
 
-def test_a_dead_peer_is_told_with_its_last_words() -> None:
+def test_a_dead_peer_is_reported_with_its_log() -> None:
     with JavaPeer() as peer:
-        # A question of impossible size ends the process with a stack trace.
+        # A question of impossible size makes the process exit with a stack trace.
         assert peer._process.stdin is not None
         peer._process.stdin.write(b"\xff\xff\xff\xff")
         with pytest.raises(PeerDiedError, match="IllegalArgumentException"):
@@ -134,7 +134,7 @@ def test_a_silent_peer_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_batches_are_read_back(java_peer: JavaPeer, codec: str) -> None:
+def test_batches_that_java_wrote_are_read_back(java_peer: JavaPeer, codec: str) -> None:
     options: BatchOptions = {
         "compression": codec,
         "base_offset": 100,
@@ -196,7 +196,7 @@ def test_control_records_get_their_key_from_java(java_peer: JavaPeer) -> None:
     assert (record.control_type, record.key, record.value) == ("LEADER_CHANGE", struct.pack(">hh", 0, 2), body)
 
 
-def test_a_damaged_batch_is_told_as_such(java_peer: JavaPeer) -> None:
+def test_a_damaged_batch_is_reported(java_peer: JavaPeer) -> None:
     data = bytearray(java_peer.write_batch(RECORDS, compression="zstd"))
     data[70] ^= 0xFF
     (batch,) = java_peer.read_batches(bytes(data))
@@ -206,9 +206,7 @@ def test_a_damaged_batch_is_told_as_such(java_peer: JavaPeer) -> None:
 
 @pytest.mark.parametrize(("codec", "level"), [*((codec, None) for codec in CODECS), *LEVELS])
 @pytest.mark.parametrize("data", [b"", b"x", b"abcdefgh" * 50_000, bytes(range(256)) * 8])
-def test_what_is_compressed_can_be_decompressed(
-    java_peer: JavaPeer, codec: str, level: int | None, data: bytes
-) -> None:
+def test_compressed_data_is_decompressed(java_peer: JavaPeer, codec: str, level: int | None, data: bytes) -> None:
     compressed = java_peer.compress(codec, data, level=level)
     assert java_peer.decompress(codec, compressed) == data
     assert codec == "none" or len(data) < 100_000 or len(compressed) < len(data) / 10

@@ -1,13 +1,13 @@
-"""Apache Kafka and Ottla take turns on one log directory, and each finds what the other left.
+"""Apache Kafka and Ottla run alternately on one log directory, and each reads the files of the other.
 
-    filled       Kafka is filled by clients and stops in order
-    continued    Ottla opens it, compacts, appends and closes
-    killed       Kafka starts on that, is read and written to, and is killed
-    recovered    Ottla recovers it, appends and closes
-    crashed      Kafka starts on that, is read and stops; Ottla appends and does not close; half a batch is at the end
-    survived     Kafka recovers that, and is read
+    filled       clients write to Kafka, which shuts down
+    continued    Ottla opens the directory, compacts, appends and closes
+    killed       clients read from and write to Kafka, which is killed
+    recovered    Ottla recovers the directory, appends and closes
+    crashed      clients read from Kafka, which shuts down; Ottla appends and crashes, with half a batch at the end
+    survived     Kafka recovers the directory, and clients read from it
 
-Each of them is a fixture that goes on from the one before and is made once.
+Each stage is a fixture of the module that continues from the stage before.
 """
 
 import re
@@ -66,12 +66,12 @@ TOPICS: dict[str, dict[str, str]] = {
     "compacted": {**SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"},
     "empty": {},
 }
-TURNS = ("first", "second", "third", "fourth", "fifth")
+STAGES = ("first", "second", "third", "fourth", "fifth")
 FOREIGN_ID = 9_000_000
 NODE_FILES = ("meta.properties", "bootstrap.checkpoint")
 
 
-class Seen(NamedTuple):
+class ConsumedRecord(NamedTuple):
     """A record as a consumer sees it."""
 
     offset: int
@@ -86,51 +86,51 @@ class Range(NamedTuple):
 
 
 @dataclass
-class Findings:
-    """What clients saw of a Kafka, and what it had to say."""
+class Observations:
+    """The records that clients read, and the end of Kafka's log."""
 
-    committed: dict[str, list[Seen]] = field(default_factory=dict)
-    everything: dict[str, list[Seen]] = field(default_factory=dict)
+    committed: dict[str, list[ConsumedRecord]] = field(default_factory=dict)
+    everything: dict[str, list[ConsumedRecord]] = field(default_factory=dict)
     ranges: dict[str, Range] = field(default_factory=dict)
-    words: str = ""
+    log: str = ""
 
 
 @dataclass
-class Turn:
-    """One turn of Kafka or Ottla: a copy of the directory as it was left, and what was seen or written in it."""
+class Stage:
+    """A stage by Kafka or Ottla: a copy of the resulting directory, and the records that were read and written."""
 
     node: KafkaNode
     copy: Path
-    found: Findings = field(default_factory=Findings)
-    written: dict[str, list[Seen]] = field(default_factory=lambda: defaultdict(list))
-    """By topic, records that stay: plain ones and those of committed transactions."""
-    aborted: dict[str, list[Seen]] = field(default_factory=lambda: defaultdict(list))
+    observed: Observations = field(default_factory=Observations)
+    written: dict[str, list[ConsumedRecord]] = field(default_factory=lambda: defaultdict(list))
+    """By topic, the lasting records: plain ones and those of committed transactions."""
+    aborted: dict[str, list[ConsumedRecord]] = field(default_factory=lambda: defaultdict(list))
     java_offsets: list[int] = field(default_factory=list)
-    """What Kafka's own consumer reads of the topic with transactions, committed ones only."""
+    """The offsets that Kafka's consumer reads from the topic with transactions, with `read_committed`."""
 
 
 def settings_of(topic: str) -> LogSettings:
-    given = TOPICS.get(topic, {})
+    settings = TOPICS.get(topic, {})
     return LogSettings(
-        segment_bytes=int(given.get("internal.segment.bytes", 1 << 30)),
-        index_interval_bytes=int(given.get("index.interval.bytes", 4096)),
-        message_timestamp_type=TimestampType("message.timestamp.type" in given),
-        compression=Compression.ZSTD if "compression.type" in given else None,
-        compact="cleanup.policy" in given or topic.startswith("__"),
-        delete="cleanup.policy" not in given and not topic.startswith("__"),
+        segment_bytes=int(settings.get("internal.segment.bytes", 1 << 30)),
+        index_interval_bytes=int(settings.get("index.interval.bytes", 4096)),
+        message_timestamp_type=TimestampType("message.timestamp.type" in settings),
+        compression=Compression.ZSTD if "compression.type" in settings else None,
+        compact="cleanup.policy" in settings or topic.startswith("__"),
+        delete="cleanup.policy" not in settings and not topic.startswith("__"),
     )
 
 
-# Kafka's turns
+# Stages by Kafka
 
 
-class Clients:
-    """Producers of all kinds for one running Kafka."""
+class KafkaProducers:
+    """Producers of all kinds for a running Kafka node."""
 
-    def __init__(self, turn: Turn, name: str) -> None:
-        self.turn = turn
+    def __init__(self, stage: Stage, name: str) -> None:
+        self.stage = stage
         self.name = name
-        self.address = turn.node.address
+        self.address = stage.node.address
 
     def fill(self, bursts: int) -> None:
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
@@ -147,7 +147,7 @@ class Clients:
             (producer.commit_transaction if commit else producer.abort_transaction)()
 
     def leave_undecided(self) -> None:
-        """A transaction that nobody ends for longer than this test takes."""
+        """Start a transaction that stays open for longer than the test runs."""
         producer = self.producer({"transactional.id": "undecided", "transaction.timeout.ms": 600_000})
         producer.init_transactions()
         producer.begin_transaction()
@@ -157,12 +157,12 @@ class Clients:
         return Producer({"bootstrap.servers": self.address, "linger.ms": 1, "log_level": 2, **settings})
 
     def send(self, producer: Producer, topics: Sequence[str], bursts: int, *, aborted: bool = False) -> None:
-        """Some batches to each topic, noted where they were acknowledged."""
-        told = self.turn.aborted if aborted else self.turn.written
+        """Send some batches to each topic, and record them when they are acknowledged."""
+        acknowledged = self.stage.aborted if aborted else self.stage.written
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             assert error is None, error
-            told[message.topic() or ""].append(seen(message))
+            acknowledged[message.topic() or ""].append(consumed(message))
 
         for burst in range(bursts):
             for topic, number in product(topics, range(8)):
@@ -171,10 +171,10 @@ class Clients:
             assert producer.flush(20) == 0
 
 
-def seen(message: Message) -> Seen:
+def consumed(message: Message) -> ConsumedRecord:
     offset = message.offset()
     assert offset is not None
-    return Seen(offset, message.key(), message.value(), message.timestamp()[1])
+    return ConsumedRecord(offset, message.key(), message.value(), message.timestamp()[1])
 
 
 def create_topics(node: KafkaNode) -> None:
@@ -191,7 +191,7 @@ def delete_records(node: KafkaNode, before: int) -> None:
 
 
 def wait_until_decided(node: KafkaNode) -> None:
-    """Until the markers of transactions that have ended are in the logs: they come after the client's answer."""
+    """Wait until the markers of ended transactions are in the logs, which is after the client's answer."""
     admin = AdminClient({"bootstrap.servers": node.address, "log_level": 2})
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     question = {TopicPartition(topic, 0): latest for topic in ("transactions", "compacted")}
@@ -208,7 +208,7 @@ def wait_until_decided(node: KafkaNode) -> None:
 
 
 def commit_offset(node: KafkaNode) -> None:
-    """A group that has come somewhere, so that Kafka has its own compacted topic for that too."""
+    """Commit an offset of a group, so that `__consumer_offsets` exists too."""
     consumer = Consumer({"bootstrap.servers": node.address, "group.id": "readers", "log_level": 2})
     try:
         consumer.commit(offsets=[TopicPartition("plain", 0, 5)], asynchronous=False)
@@ -217,7 +217,7 @@ def commit_offset(node: KafkaNode) -> None:
 
 
 def wait_until_cleaned(node: KafkaNode) -> None:
-    """Until compaction has reached the active segment and has nothing left to do."""
+    """Wait until compaction has reached the active segment."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         active = max(int(path.stem) for path in (node.directory / "compacted-0").glob("*.log"))
@@ -227,10 +227,10 @@ def wait_until_cleaned(node: KafkaNode) -> None:
     pytest.fail("the compacted topic was not cleaned")
 
 
-def consume_all(node: KafkaNode) -> Findings:
-    """Everything that consumers see, with and without transactions that are not committed."""
-    found = Findings()
-    for level, result in (("read_committed", found.committed), ("read_uncommitted", found.everything)):
+def consume_all(node: KafkaNode) -> Observations:
+    """Return the records that consumers read at both isolation levels."""
+    observed = Observations()
+    for level, result in (("read_committed", observed.committed), ("read_uncommitted", observed.everything)):
         consumer = Consumer(
             {
                 "bootstrap.servers": node.address,
@@ -247,47 +247,49 @@ def consume_all(node: KafkaNode) -> Findings:
             ended: set[str] = set()
             deadline = time.monotonic() + 30
             while len(ended) < len(TOPICS):
-                assert time.monotonic() < deadline, f"{set(TOPICS) - ended} do not come to their end"
+                assert time.monotonic() < deadline, f"{set(TOPICS) - ended} were not read to their end"
                 for message in consumer.consume(1000, timeout=0.2):
                     error, topic = message.error(), message.topic() or ""
                     if error is None:
-                        result[topic].append(seen(message))
+                        result[topic].append(consumed(message))
                     else:
                         assert error.code() == KafkaError._PARTITION_EOF, error
                         ended.add(topic)
             if level == "read_uncommitted":
                 for topic in TOPICS:
-                    found.ranges[topic] = Range(*consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10))
+                    observed.ranges[topic] = Range(
+                        *consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
+                    )
         finally:
             consumer.close()
-    return found
+    return observed
 
 
 def consume_with_java(node: KafkaNode, topic: str, count: int) -> list[int]:
-    """The offsets that Kafka's console consumer reads, as many records as there should be."""
+    """Return the offsets of the first `count` records that Kafka's console consumer reads."""
     tool = ["org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", node.address, "--topic", topic]
     what = ["--partition", "0", "--offset", "earliest", "--isolation-level", "read_committed"]
-    shown = ["--formatter-property", "print.offset=true", "--formatter-property", "print.value=false"]
+    output = ["--formatter-property", "print.offset=true", "--formatter-property", "print.value=false"]
     ends = ["--max-messages", str(count), "--timeout-ms", "20000"]
-    done = subprocess.run(
-        [str(java()), "-Xmx128m", "-cp", class_path(), *tool, *what, *shown, *ends],
+    finished = subprocess.run(
+        [str(java()), "-Xmx128m", "-cp", class_path(), *tool, *what, *output, *ends],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return [int(line.removeprefix("Offset:")) for line in done.stdout.split() if line.startswith("Offset:")]
+    assert finished.returncode == 0, finished.stderr
+    return [int(line.removeprefix("Offset:")) for line in finished.stdout.split() if line.startswith("Offset:")]
 
 
-def kafka_turn(node: KafkaNode, copy: Path, *, end: signal.Signals, act: Callable[[Turn], None]) -> Turn:
-    """Kafka runs, is read, written to (by `act`, if it likes) and ended; a copy of the directory is kept."""
-    turn = Turn(node, copy)
+def run_kafka_stage(node: KafkaNode, copy: Path, *, end: signal.Signals, act: Callable[[Stage], None]) -> Stage:
+    """Run Kafka, let `act` read and write, stop Kafka, and keep a copy of the directory."""
+    stage = Stage(node, copy)
     with node.running(end=end):
-        act(turn)
-    turn.found.words = node.log_tail()
+        act(stage)
+    stage.observed.log = node.log_tail()
     shutil.copytree(node.directory, copy)
-    return turn
+    return stage
 
 
-# Ottla's turns
+# Stages by Ottla
 
 
 def open_directory(path: Path) -> LogDirectory:
@@ -304,28 +306,28 @@ def now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def ottla_turn(before: Turn, copy: Path, name: str, *, close: bool) -> Turn:
-    """Ottla opens the node's directory, appends to all topics and leaves it."""
-    turn = Turn(before.node, copy)
-    with DirectoryLock(str(turn.node.directory)):
-        directory = open_directory(turn.node.directory)
+def run_ottla_stage(before: Stage, copy: Path, name: str, *, close: bool) -> Stage:
+    """Open the node's directory with Ottla, append to all topics, and close it or crash."""
+    stage = Stage(before.node, copy)
+    with DirectoryLock(str(stage.node.directory)):
+        directory = open_directory(stage.node.directory)
         broker_epoch = directory.broker_epoch
-        clerk = Clerk(directory, turn, name)
-        clerk.fill()
+        appender = LogAppender(directory, stage, name)
+        appender.fill()
         if close:
             directory.close(0 if broker_epoch is None else broker_epoch)
         else:
-            clerk.tear()
-    shutil.copytree(turn.node.directory, copy)
-    return turn
+            appender.leave_torn_batches()
+    shutil.copytree(stage.node.directory, copy)
+    return stage
 
 
 @dataclass
-class Clerk:
-    """Appends to the logs of a directory, as a leader would."""
+class LogAppender:
+    """Appends to the logs of a directory, as a leader does."""
 
     directory: LogDirectory
-    turn: Turn
+    stage: Stage
     name: str
 
     def fill(self) -> None:
@@ -333,9 +335,9 @@ class Clerk:
             for codec in Compression:
                 self.append(topic, self.batch(compression=codec))
         self.repeat_numbered()
-        # Ids that Kafka has not given out: it goes on to use its own.
+        # Producer ids that Kafka has not allocated, because it keeps allocating its own.
         for commit in (False, True):
-            producer_id = FOREIGN_ID + TURNS.index(self.name) * 2 + commit
+            producer_id = FOREIGN_ID + STAGES.index(self.name) * 2 + commit
             for topic in ("transactions", "compacted"):
                 self.transaction(topic, producer_id, commit=commit)
         self.compact()
@@ -343,23 +345,25 @@ class Clerk:
             log.advance_high_watermark(log.log_end_offset)
 
     def batch(self, **fields: Any) -> bytearray:
-        at = now()
-        given = [Record(number, at, b"k%d" % number, f"{self.name} {number} ".encode() * 5) for number in range(6)]
-        return build_batch(given, **fields)
+        timestamp = now()
+        records = [
+            Record(number, timestamp, b"k%d" % number, f"{self.name} {number} ".encode() * 5) for number in range(6)
+        ]
+        return build_batch(records, **fields)
 
     def append(self, topic: str, batch: bytearray, *, aborted: bool = False) -> None:
         log = self.directory.logs[topic, 0]
-        given = list(read_records(batch))
+        records = list(read_records(batch))
         epoch = max(log.epochs.latest, 0)
         appended = log.append(batch, leader_epoch=epoch, now_ms=now())
         assert not appended.duplicate
-        told = (self.turn.aborted if aborted else self.turn.written)[topic]
-        for number, record in enumerate(given):
+        appended_records = (self.stage.aborted if aborted else self.stage.written)[topic]
+        for number, record in enumerate(records):
             timestamp = record.timestamp if appended.append_time_ms < 0 else appended.append_time_ms
-            told.append(Seen(appended.base_offset + number, record.key, record.value, timestamp))
+            appended_records.append(ConsumedRecord(appended.base_offset + number, record.key, record.value, timestamp))
 
     def repeat_numbered(self) -> None:
-        """Go on where the idempotent producers of Kafka's turns are."""
+        """Continue the sequences of the idempotent producers from Kafka's stages."""
         for producer in list(self.directory.logs["numbered", 0].producers):
             batch = self.batch(
                 producer_id=producer.producer_id,
@@ -390,7 +394,7 @@ class Clerk:
         name = ("compacted", 0)
         log = self.directory.logs[name]
         log.advance_high_watermark(log.log_end_offset)
-        log.roll(now())  # the segment that is written to is never cleaned
+        log.roll(now())  # the active segment is never cleaned
         plan = cleaner.plan(log, first_dirty_offset=self.directory.cleaned_to.get(name), now_ms=now())
         assert plan is not None
         cleaned = cleaner.clean(plan, memory_bytes=1 << 20)
@@ -399,10 +403,10 @@ class Clerk:
         cleaned.settle()
         self.directory.cleaned_to[name] = reached
 
-    def tear(self) -> None:
-        """Half a batch at the end of each log, as a crash may leave it; what was acknowledged is in the file.
+    def leave_torn_batches(self) -> None:
+        """Leave half a batch at the end of each log, as a crash may; acknowledged records are in the file.
 
-        Some logs had been flushed shortly before.
+        Some logs were flushed shortly before.
         """
         for topic in ("plain", "transactions", "compacted"):
             self.directory.logs[topic, 0].flusher.start()
@@ -415,7 +419,7 @@ class Clerk:
                     file.write(batch[:-7])
 
 
-# The turns
+# The stages
 
 
 @pytest.fixture(scope="module")
@@ -424,113 +428,119 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def filled(folder: Path) -> Turn:
+def filled(folder: Path) -> Stage:
     node = KafkaNode(folder)
     node.format()
 
-    def act(turn: Turn) -> None:
+    def act(stage: Stage) -> None:
         create_topics(node)
-        clients = Clients(turn, "first")
-        clients.fill(6)
-        clients.leave_undecided()
+        producers = KafkaProducers(stage, "first")
+        producers.fill(6)
+        producers.leave_undecided()
         delete_records(node, 100)
         commit_offset(node)
         wait_until_cleaned(node)
-        turn.found = consume_all(node)
+        stage.observed = consume_all(node)
 
-    return kafka_turn(node, folder / "filled", end=signal.SIGTERM, act=act)
-
-
-@pytest.fixture(scope="module")
-def continued(filled: Turn, folder: Path) -> Turn:
-    return ottla_turn(filled, folder / "continued", "second", close=True)
+    return run_kafka_stage(node, folder / "filled", end=signal.SIGTERM, act=act)
 
 
 @pytest.fixture(scope="module")
-def killed(continued: Turn, folder: Path) -> Turn:
-    def act(turn: Turn) -> None:
-        turn.found = consume_all(turn.node)
-        Clients(turn, "third").fill(3)
-        wait_until_decided(turn.node)
-
-    return kafka_turn(continued.node, folder / "killed", end=signal.SIGKILL, act=act)
+def continued(filled: Stage, folder: Path) -> Stage:
+    return run_ottla_stage(filled, folder / "continued", "second", close=True)
 
 
 @pytest.fixture(scope="module")
-def recovered(killed: Turn, folder: Path) -> Turn:
-    return ottla_turn(killed, folder / "recovered", "fourth", close=True)
+def killed(continued: Stage, folder: Path) -> Stage:
+    def act(stage: Stage) -> None:
+        stage.observed = consume_all(stage.node)
+        KafkaProducers(stage, "third").fill(3)
+        wait_until_decided(stage.node)
+
+    return run_kafka_stage(continued.node, folder / "killed", end=signal.SIGKILL, act=act)
 
 
 @pytest.fixture(scope="module")
-def crashed(recovered: Turn, folder: Path) -> tuple[Turn, Turn]:
-    def act(turn: Turn) -> None:
-        turn.found = consume_all(turn.node)
-
-    between = kafka_turn(recovered.node, folder / "between", end=signal.SIGTERM, act=act)
-    return between, ottla_turn(between, folder / "crashed", "fifth", close=False)
+def recovered(killed: Stage, folder: Path) -> Stage:
+    return run_ottla_stage(killed, folder / "recovered", "fourth", close=True)
 
 
 @pytest.fixture(scope="module")
-def survived(crashed: tuple[Turn, Turn], folder: Path) -> Turn:
-    def act(turn: Turn) -> None:
-        turn.found = consume_all(turn.node)
-        turn.java_offsets = consume_with_java(turn.node, "transactions", len(turn.found.committed["transactions"]))
+def crashed(recovered: Stage, folder: Path) -> tuple[Stage, Stage]:
+    def act(stage: Stage) -> None:
+        stage.observed = consume_all(stage.node)
 
-    return kafka_turn(crashed[1].node, folder / "survived", end=signal.SIGTERM, act=act)
-
-
-# What each found
+    between = run_kafka_stage(recovered.node, folder / "between", end=signal.SIGTERM, act=act)
+    return between, run_ottla_stage(between, folder / "crashed", "fifth", close=False)
 
 
-def test_ottla_finds_what_kafka_left(filled: Turn, tmp_path: Path) -> None:
-    directory = open_directory(copy_of(filled, tmp_path))
+@pytest.fixture(scope="module")
+def survived(crashed: tuple[Stage, Stage], folder: Path) -> Stage:
+    def act(stage: Stage) -> None:
+        stage.observed = consume_all(stage.node)
+        stage.java_offsets = consume_with_java(
+            stage.node, "transactions", len(stage.observed.committed["transactions"])
+        )
+
+    return run_kafka_stage(crashed[1].node, folder / "survived", end=signal.SIGTERM, act=act)
+
+
+# What each read
+
+
+def test_ottla_reads_the_files_of_kafka(filled: Stage, tmp_path: Path) -> None:
+    directory = open_directory(copy_directory(filled, tmp_path))
     assert directory.broker_epoch is not None
     assert directory.broker_epoch >= 0
-    for topic, found in filled.found.ranges.items():
+    for topic, offsets in filled.observed.ranges.items():
         log = directory.logs[topic, 0]
-        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (found.start, found.end, found.end)
-        assert read_all(log, Isolation.LOG_END) == filled.found.everything[topic]
-        assert read_all(log, Isolation.LAST_STABLE) == filled.found.committed[topic]
+        assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (
+            offsets.start,
+            offsets.end,
+            offsets.end,
+        )
+        assert read_all(log, Isolation.LOG_END) == filled.observed.everything[topic]
+        assert read_all(log, Isolation.LAST_STABLE) == filled.observed.committed[topic]
         newest = max(Path(log.directory).glob("*.snapshot"), default=None)
         assert (newest is None) == (topic == "empty")
         if newest is not None:
             assert log.producers.snapshot() == producer_snapshot.decode(newest.read_bytes())
     assert directory.logs["undecided", 0].last_stable_offset == 0
     assert len(directory.logs["transactions", 0].segments) > 3
-    assert len(filled.found.everything["compacted"]) < len(filled.written["compacted"])
+    assert len(filled.observed.everything["compacted"]) < len(filled.written["compacted"])
 
 
-def test_what_clients_wrote_is_what_they_read(filled: Turn) -> None:
-    """So that the tests that follow compare with something."""
-    assert_seen(filled.found, [filled])
-    assert filled.found.committed["undecided"] == []
-    assert len(filled.found.everything["undecided"]) == 16
+def test_clients_read_the_records_that_they_wrote(filled: Stage) -> None:
+    """Check the basis of the following tests."""
+    check_observed(filled.observed, [filled])
+    assert filled.observed.committed["undecided"] == []
+    assert len(filled.observed.everything["undecided"]) == 16
 
 
-def test_opening_and_closing_changes_nothing(filled: Turn, tmp_path: Path) -> None:
-    path = copy_of(filled, tmp_path)
-    before = content(path)
+def test_opening_and_closing_does_not_change_files(filled: Stage, tmp_path: Path) -> None:
+    path = copy_directory(filled, tmp_path)
+    before = read_files(path)
     directory = open_directory(path)
-    directory.close(before_epoch(filled))
-    after = content(path)
-    # An epoch in which nothing was written is forgotten at a start, and begun again by its leader; also in Kafka.
+    directory.close(closed_broker_epoch(filled))
+    after = read_files(path)
+    # At a start, an epoch without batches is removed, and its leader adds it again; Kafka does the same.
     assert before.pop("empty-0/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
     assert after.pop("empty-0/leader-epoch-checkpoint") == b"0\n0\n"
     assert differences(before, after) == []
 
 
-def test_recovery_writes_the_files_that_kafka_wrote(filled: Turn, tmp_path: Path) -> None:
-    """Indexes, aborted transactions, producers and epochs: made anew from the batches alone, byte by byte the same."""
-    path = copy_of(filled, tmp_path)
-    before = content(path)
+def test_recovery_writes_the_files_that_kafka_wrote(filled: Stage, tmp_path: Path) -> None:
+    """Recovery rebuilds indexes, aborted transactions, producers and epochs from the batches, byte for byte."""
+    path = copy_directory(filled, tmp_path)
+    before = read_files(path)
     for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint"):
         (path / name).unlink()
     for name in before:
         if name.endswith((".index", ".timeindex", ".txnindex", ".snapshot")) and not name.startswith("__cluster"):
             (path / name).unlink()
-    open_directory(path).close(before_epoch(filled))
-    after = content(path)
-    # Records that compaction removed cannot tell of the past any more.
+    open_directory(path).close(closed_broker_epoch(filled))
+    after = read_files(path)
+    # Compaction removed records that these files were built from.
     skipped = re.compile(
         r"(compacted-0/.*(\.snapshot|\.txnindex|checkpoint))|(empty-0/leader-epoch-checkpoint)"
     ).fullmatch
@@ -538,117 +548,119 @@ def test_recovery_writes_the_files_that_kafka_wrote(filled: Turn, tmp_path: Path
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_ottla_leaves_alone_what_is_not_a_log_of_its_own(
-    number: int, filled: Turn, continued: Turn, killed: Turn, recovered: Turn, crashed: tuple[Turn, Turn]
+def test_ottla_does_not_change_kafkas_other_files(
+    number: int, filled: Stage, continued: Stage, killed: Stage, recovered: Stage, crashed: tuple[Stage, Stage]
 ) -> None:
     before, after = [(filled, continued), (killed, recovered), crashed][number]
-    owned = [
+    kafka_files = [
         {
             name: data
-            for name, data in content(turn.copy).items()
+            for name, data in read_files(stage.copy).items()
             if name.startswith(("__cluster_metadata-0/", *NODE_FILES))
         }
-        for turn in (before, after)
+        for stage in (before, after)
     ]
-    assert len(owned[0]) > 8
-    assert owned[0] == owned[1]
+    assert len(kafka_files[0]) > 8
+    assert kafka_files[0] == kafka_files[1]
     ids = [
-        {path.parent.name: path.read_bytes() for path in turn.copy.rglob("partition.metadata")}
-        for turn in (before, after)
+        {path.parent.name: path.read_bytes() for path in stage.copy.rglob("partition.metadata")}
+        for stage in (before, after)
     ]
     assert ids[0] == ids[1]
 
 
-def test_kafka_goes_on_from_where_ottla_closed(filled: Turn, continued: Turn, killed: Turn) -> None:
-    assert_seen(killed.found, [filled, continued])
-    assert complaints(killed) == []
+def test_kafka_continues_after_a_clean_stop_of_ottla(filled: Stage, continued: Stage, killed: Stage) -> None:
+    check_observed(killed.observed, [filled, continued])
+    assert storage_warnings(killed) == []
 
 
-def test_ottla_finds_what_a_killed_kafka_acknowledged(
-    filled: Turn, continued: Turn, killed: Turn, tmp_path: Path
+def test_ottla_reads_the_records_that_a_killed_kafka_acknowledged(
+    filled: Stage, continued: Stage, killed: Stage, tmp_path: Path
 ) -> None:
-    directory = open_directory(copy_of(killed, tmp_path))
+    directory = open_directory(copy_directory(killed, tmp_path))
     assert directory.broker_epoch is None
-    found = Findings()
+    observed = Observations()
     for topic in TOPICS:
         log = directory.logs[topic, 0]
-        found.everything[topic] = read_all(log, Isolation.LOG_END)
+        observed.everything[topic] = read_all(log, Isolation.LOG_END)
         log.advance_high_watermark(log.log_end_offset)
-        found.committed[topic] = read_all(log, Isolation.LAST_STABLE)
-    assert_seen(found, [filled, continued, killed])
+        observed.committed[topic] = read_all(log, Isolation.LAST_STABLE)
+    check_observed(observed, [filled, continued, killed])
 
 
-def test_kafka_goes_on_from_what_ottla_recovered(
-    filled: Turn, continued: Turn, killed: Turn, recovered: Turn, crashed: tuple[Turn, Turn]
+def test_kafka_continues_after_recovery_by_ottla(
+    filled: Stage, continued: Stage, killed: Stage, recovered: Stage, crashed: tuple[Stage, Stage]
 ) -> None:
-    assert_seen(crashed[0].found, [filled, continued, killed, recovered])
-    assert complaints(crashed[0]) == []
+    check_observed(crashed[0].observed, [filled, continued, killed, recovered])
+    assert storage_warnings(crashed[0]) == []
 
 
-def test_kafka_recovers_what_a_crashed_ottla_left(
-    filled: Turn, continued: Turn, killed: Turn, recovered: Turn, crashed: tuple[Turn, Turn], survived: Turn
+def test_kafka_recovers_the_files_of_a_crashed_ottla(
+    filled: Stage, continued: Stage, killed: Stage, recovered: Stage, crashed: tuple[Stage, Stage], survived: Stage
 ) -> None:
-    assert_seen(survived.found, [filled, continued, killed, recovered, crashed[1]])
-    assert [line for line in complaints(survived) if "Corruption found in segment" not in line] == []
+    check_observed(survived.observed, [filled, continued, killed, recovered, crashed[1]])
+    assert [line for line in storage_warnings(survived) if "Corruption found in segment" not in line] == []
 
 
-def test_kafkas_own_consumer_reads_what_both_have_written(survived: Turn) -> None:
-    assert survived.java_offsets == [record.offset for record in survived.found.committed["transactions"]]
+def test_kafkas_consumer_reads_the_records_of_both(survived: Stage) -> None:
+    assert survived.java_offsets == [record.offset for record in survived.observed.committed["transactions"]]
     assert len(survived.java_offsets) > 10
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_kafkas_tool_finds_no_fault_with_what_ottla_left(
-    java_peer: JavaPeer, number: int, continued: Turn, recovered: Turn
+def test_kafkas_tool_accepts_the_files_of_ottla(
+    java_peer: JavaPeer, number: int, continued: Stage, recovered: Stage
 ) -> None:
-    turn = (continued, recovered)[number]
+    stage = (continued, recovered)[number]
     for topic in TOPICS:
-        dump = dump_files(java_peer, turn.copy / f"{topic}-0", compacted=topic == "compacted")
+        dump = dump_files(java_peer, stage.copy / f"{topic}-0", compacted=topic == "compacted")
         offsets = {record.offset for record in dump.records}
-        assert offsets >= {record.offset for record in turn.written[topic]} or topic == "compacted"
+        assert offsets >= {record.offset for record in stage.written[topic]} or topic == "compacted"
 
 
-def assert_seen(found: Findings, turns: Sequence[Turn]) -> None:
-    """All that was written in these turns is there, in its place, and nothing else."""
-    start = turns[0].found.ranges["deleted"].start
+def check_observed(observed: Observations, stages: Sequence[Stage]) -> None:
+    """Check that exactly the records of these stages are there, at their offsets."""
+    start = stages[0].observed.ranges["deleted"].start
     for topic in TOPICS:
-        stays = [record for turn in turns for record in turn.written[topic]]
-        everything = stays + [record for turn in turns for record in turn.aborted[topic]]
+        lasting = [record for stage in stages for record in stage.written[topic]]
+        everything = lasting + [record for stage in stages for record in stage.aborted[topic]]
         if topic == "compacted":
-            assert newest(found.committed[topic]) == newest(stays)
-            assert set(found.committed[topic]) <= set(stays)
-            assert set(found.everything[topic]) <= set(everything)
+            assert newest_by_key(observed.committed[topic]) == newest_by_key(lasting)
+            assert set(observed.committed[topic]) <= set(lasting)
+            assert set(observed.everything[topic]) <= set(everything)
             continue
         if topic == "deleted":
-            stays = everything = [record for record in stays if record.offset >= start]
-        assert found.committed[topic] == sorted(stays)
-        assert found.everything[topic] == sorted(everything)
+            lasting = everything = [record for record in lasting if record.offset >= start]
+        assert observed.committed[topic] == sorted(lasting)
+        assert observed.everything[topic] == sorted(everything)
 
 
-def newest(seen: Iterable[Seen]) -> dict[bytes | None, Seen]:
-    return {record.key: record for record in sorted(seen)}
+def newest_by_key(records: Iterable[ConsumedRecord]) -> dict[bytes | None, ConsumedRecord]:
+    return {record.key: record for record in sorted(records)}
 
 
-def complaints(turn: Turn) -> list[str]:
-    """What Kafka warned of that has to do with its storage."""
+def storage_warnings(stage: Stage) -> list[str]:
+    """Return Kafka's warnings about its storage."""
     return [
-        line for line in turn.found.words.splitlines() if "QuorumController" not in line and "NetworkClient" not in line
+        line
+        for line in stage.observed.log.splitlines()
+        if "QuorumController" not in line and "NetworkClient" not in line
     ]
 
 
-def before_epoch(turn: Turn) -> int:
-    epoch = read_clean_shutdown(DISK, str(turn.copy))
+def closed_broker_epoch(stage: Stage) -> int:
+    epoch = read_clean_shutdown(DISK, str(stage.copy))
     assert epoch is not None
     return epoch
 
 
-def copy_of(turn: Turn, folder: Path) -> Path:
-    """A copy to play with; the one that the turn keeps stays as it is."""
-    return Path(shutil.copytree(turn.copy, folder / "copy"))
+def copy_directory(stage: Stage, folder: Path) -> Path:
+    """Return another copy of a stage's directory, which a test may change."""
+    return Path(shutil.copytree(stage.copy, folder / "copy"))
 
 
-def content(path: Path) -> dict[str, bytes]:
-    """All files under a directory, but for those that are only waiting to be deleted."""
+def read_files(path: Path) -> dict[str, bytes]:
+    """Return all files under a directory, except those that wait for deletion."""
     return {
         str(file.relative_to(path)): file.read_bytes()
         for file in sorted(path.rglob("*"))
@@ -658,14 +670,14 @@ def content(path: Path) -> dict[str, bytes]:
 
 def differences(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> list[str]:
     return [
-        f"{name}: {shown(before.get(name))} became {shown(after.get(name))}"
+        f"{name}: {summarize(before.get(name))} became {summarize(after.get(name))}"
         for name in sorted({*before, *after})
-        if normal(name, before.get(name)) != normal(name, after.get(name))
+        if normalize(name, before.get(name)) != normalize(name, after.get(name))
     ]
 
 
-def normal(name: str, data: bytes | None) -> object:
-    """The lines of checkpoints and the producers of snapshots come in any order."""
+def normalize(name: str, data: bytes | None) -> object:
+    """Sort the lines of checkpoints and the producers of snapshots, which may be in any order."""
     if data is not None and name.endswith("-checkpoint"):
         return sorted(data.splitlines())
     if data is not None and name.endswith(".snapshot"):
@@ -673,13 +685,13 @@ def normal(name: str, data: bytes | None) -> object:
     return data
 
 
-def shown(data: bytes | None) -> str:
+def summarize(data: bytes | None) -> str:
     return "nothing" if data is None else f"{len(data)} bytes {data[:120]!r}"
 
 
-def read_all(log: PartitionLog, isolation: Isolation) -> list[Seen]:
-    """The records that a consumer would see, as it takes them from what a fetch gives."""
-    found: list[Seen] = []
+def read_all(log: PartitionLog, isolation: Isolation) -> list[ConsumedRecord]:
+    """Return the records that a consumer would return from its fetches."""
+    records: list[ConsumedRecord] = []
     offset = log.log_start_offset
     while (fetched := read(log, offset, 2000, isolation)).records is not None:
         piece = fetched.records
@@ -687,16 +699,16 @@ def read_all(log: PartitionLog, isolation: Isolation) -> list[Seen]:
         data = DISK.pread(piece.file.number, piece.size, piece.position)
         for position, header in read_batches(data, partial_tail=True):
             check_crc(data, position, header)
-            spoiled = header.is_transactional and any(
+            is_aborted = header.is_transactional and any(
                 entry.producer_id == header.producer_id
                 and entry.first_offset <= header.base_offset <= entry.last_offset
                 for entry in aborted
             )
-            if not header.is_control and not spoiled:
-                found += [
-                    Seen(record.offset, record.key, record.value, record.timestamp)
+            if not header.is_control and not is_aborted:
+                records += [
+                    ConsumedRecord(record.offset, record.key, record.value, record.timestamp)
                     for record in read_records(data, position, header)
                     if record.offset >= offset
                 ]
             offset = header.next_offset
-    return found
+    return records

@@ -1,4 +1,4 @@
-"""Kafka Streams 4.3.1 with the streams protocol (KIP-1071) on Ottla: words are counted, whoever dies meanwhile."""
+"""Kafka Streams 4.3.1 runs on Ottla with the streams protocol (KIP-1071), while instances and nodes die."""
 
 import os
 import signal
@@ -37,8 +37,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
     node.format()
     with node.running():
         admin = AdminClient({"bootstrap.servers": node.address})
-        for made in admin.create_topics([NewTopic("lines", 3, 1), NewTopic("counts", 2, 1)]).values():
-            made.result(TIMEOUT_S)
+        for future in admin.create_topics([NewTopic("lines", 3, 1), NewTopic("counts", 2, 1)]).values():
+            future.result(TIMEOUT_S)
         yield node
 
 
@@ -50,14 +50,14 @@ def streams_class_path() -> str:
 
 
 class Instance:
-    """One process of the application."""
+    """A process of the application."""
 
     def __init__(self, node: OttlaNode, name: str, folder: Path) -> None:
         self.log_path = folder / f"{name}.log"
         command = [str(java()), *JVM, "-cp", streams_class_path(), "WordCount", node.address, "word-count"]
         command += ["lines", "counts", str(folder / name), "1", "exactly_once_v2", "streams"]
-        with self.log_path.open("wb") as words:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words)
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def is_running(self) -> bool:
         states = [line for line in self.log_path.read_text().splitlines() if line.startswith("state ")]
@@ -66,7 +66,7 @@ class Instance:
 
 
 @contextmanager
-def ended(instance: Instance) -> Iterator[Instance]:
+def ending(instance: Instance) -> Iterator[Instance]:
     try:
         yield instance
     finally:
@@ -76,7 +76,7 @@ def ended(instance: Instance) -> Iterator[Instance]:
 
 
 class Counts:
-    """What the application has counted so far, as those read it who see committed transactions alone."""
+    """The counts so far, as a `read_committed` consumer reads them."""
 
     def __init__(self, node: OttlaNode) -> None:
         self.consumer = Consumer(
@@ -88,7 +88,7 @@ class Counts:
             }
         )
         self.consumer.subscribe(["counts"])
-        self.found: dict[str, int] = {}
+        self.counted: dict[str, int] = {}
 
     def read(self) -> dict[str, int]:
         while (message := self.consumer.poll(0.2)) is not None:
@@ -96,15 +96,15 @@ class Counts:
             key, value = message.key(), message.value()
             assert key is not None
             assert value is not None
-            before, now = self.found.get(key.decode(), 0), int(value)
+            before, now = self.counted.get(key.decode(), 0), int(value)
             assert now == before + 1, f"{key.decode()} went from {before} to {now}"
-            self.found[key.decode()] = now
-        return self.found
+            self.counted[key.decode()] = now
+        return self.counted
 
 
-def until(done: Callable[[], bool], why: Callable[[], object]) -> None:
+def wait_until(is_done: Callable[[], bool], why: Callable[[], object]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
-    while not done():
+    while not is_done():
         assert time.monotonic() < deadline, why()
         time.sleep(0.1)
 
@@ -123,29 +123,29 @@ def write(node: OttlaNode, rounds: int) -> Counter[str]:
 def describe(node: OttlaNode, *more: str) -> str:
     command = [str(java()), *JVM, "-cp", class_path(), "org.apache.kafka.tools.streams.StreamsGroupCommand"]
     command += ["--bootstrap-server", node.address, *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
 
 
 @pytest.mark.timeout(300)
 def test_words_are_counted_once_while_an_instance_dies(node: OttlaNode, tmp_path: Path) -> None:
     expected = write(node, 20)
     with ExitStack() as stack:
-        first = stack.enter_context(ended(Instance(node, "first", tmp_path)))
-        second = stack.enter_context(ended(Instance(node, "second", tmp_path)))
-        until(lambda: first.is_running() and second.is_running(), first.log_path.read_text)
+        first = stack.enter_context(ending(Instance(node, "first", tmp_path)))
+        second = stack.enter_context(ending(Instance(node, "second", tmp_path)))
+        wait_until(lambda: first.is_running() and second.is_running(), first.log_path.read_text)
         counts = Counts(node)
-        until(lambda: counts.read() == expected, lambda: (counts.found, expected))
-        told = describe(node, "--describe", "--group", "word-count", "--members")
-        assert told.count("word-count-") >= 2, told
+        wait_until(lambda: counts.read() == expected, lambda: (counts.counted, expected))
+        output = describe(node, "--describe", "--group", "word-count", "--members")
+        assert output.count("word-count-") >= 2, output
         assert "word-count" in describe(node, "--list")
         first.process.send_signal(signal.SIGKILL)
         expected += write(node, 20)
-        until(lambda: counts.read() == expected, lambda: (counts.found, expected))
+        wait_until(lambda: counts.read() == expected, lambda: (counts.counted, expected))
         second.process.terminate()
         assert second.process.wait(TIMEOUT_S) in (0, 143), second.log_path.read_text()[-3000:]
-    until(
+    wait_until(
         lambda: "Empty" in describe(node, "--describe", "--group", "word-count", "--state"),
         lambda: node.log_path.read_text()[-3000:],
     )

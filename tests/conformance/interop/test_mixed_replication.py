@@ -1,4 +1,4 @@
-"""An Apache Kafka broker in an Ottla cluster: each follows the other, and their logs are the same, byte for byte."""
+"""An Apache Kafka broker in an Ottla cluster: each replicates the other, and their logs are equal byte for byte."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_kafka_and_ottla_brokers_replicate_each_other(tmp_path: Path) -> None:
         cluster.start(KAFKA)
         wait_until_in_sync(cluster)
         cluster.ask(lambda admin: admin.elect_leaders())
-        eventually(lambda: leaders(cluster) == {0: 2, 1: KAFKA}, "each leads what it should")
+        eventually(lambda: leaders(cluster) == {0: 2, 1: KAFKA}, "each broker leads its partition")
         with Acknowledged(cluster.address, TOPIC, partitions=2) as more:
             more.wait_for(500)
         wait_until_in_sync(cluster)
@@ -44,8 +44,8 @@ def test_kafka_and_ottla_brokers_replicate_each_other(tmp_path: Path) -> None:
 
 
 def _in_service(cluster: OttlaCluster) -> set[int]:
-    found = cluster.ask(lambda admin: admin.describe_cluster()).brokers
-    return {broker.id for broker in found if not broker.is_fenced}
+    brokers = cluster.ask(lambda admin: admin.describe_cluster()).brokers
+    return {broker.id for broker in brokers if not broker.is_fenced}
 
 
 def _stored(folder: Path) -> bytes:

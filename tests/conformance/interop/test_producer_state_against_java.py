@@ -1,7 +1,7 @@
-"""Producer state, aborted transactions and leader epochs against Kafka's own classes.
+"""Producer state, aborted transactions and leader epochs against Kafka's classes.
 
-Random scripts are played by both sides, and after each step the answer and the whole state must be the same. Files that
-one side wrote are read by the other. `PartitionStateJudge` plays all scripts of a test in one run of Java.
+Both sides run random scripts; after each step the answer and the whole state must be equal. Each side also reads files
+that the other wrote. `PartitionStateJudge` runs all scripts of a test in one Java process.
 """
 
 import json
@@ -38,20 +38,20 @@ KAFKA_NAMES = {
 Json = dict[str, Any]
 
 
-def judge(folder: Path, scripts: list[Json]) -> list[list[Json]]:
-    """Let Java play the scripts: for each the answers to its steps."""
+def run_in_java(folder: Path, scripts: list[Json]) -> list[list[Json]]:
+    """Let Java run the scripts, and return the answers to the steps of each."""
     questions, answers = folder / "scripts.json", folder / "answers.json"
     questions.write_text(json.dumps(scripts))
     main = "org.apache.kafka.storage.internals.log.PartitionStateJudge"
     command = [str(java()), *JVM_OPTIONS, "-cp", class_path(), main, str(questions), str(answers)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert finished.returncode == 0, finished.stderr[-4000:]
     parsed: list[list[Json]] = json.loads(answers.read_text())
     return parsed
 
 
-class Story:
-    """Makes up what a few producers do: mostly in order, often not."""
+class ProducerScript:
+    """Random actions of a few producers, mostly in order."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -80,7 +80,7 @@ class Story:
     def batch(self, origin: str) -> bytearray:
         producer_id = self.random.choice([1, 1, 2, 3])
         epoch = self.epoch.setdefault(producer_id, self.random.choice([0, 0, 0, 5, 32766]))
-        # Clients write no markers and number all batches; the rules for it are there all the same.
+        # Clients write no markers and number all batches, but the rules still exist.
         if self.random.random() < (0.05 if origin == "CLIENT" else 0.6):
             return self.marker(producer_id, epoch)
         if self.random.random() < 0.12:
@@ -125,14 +125,14 @@ class Story:
 
 
 class OttlaProducers:
-    """Plays the same steps as the judge does."""
+    """Runs the same steps as the Java program."""
 
     def __init__(self, folder: Path, *, one_by_one: bool) -> None:
         self.state = Producers()
         self.folder = folder
         self.one_by_one = one_by_one
 
-    def play(self, step: Json) -> Json:
+    def run(self, step: Json) -> Json:
         answer: Json = {"error": None}
         try:
             match step["do"]:
@@ -148,7 +148,7 @@ class OttlaProducers:
                     self.reload(step["now_ms"], answer)
         except ApiError as error:
             answer["error"] = error.name
-        return answer | show(self.state)
+        return answer | state_of(self.state)
 
     def append(self, step: Json, answer: Json) -> None:
         data = bytes.fromhex(step["records"])
@@ -156,9 +156,9 @@ class OttlaProducers:
         headers = list(read_batches(data))
         position, header = headers[0]
         if self.one_by_one and len(headers) == 1 and not header.is_control:
-            seen = self.state.check(header, origin)
-            if seen is not None:
-                answer["duplicate"] = list(seen)
+            duplicate = self.state.check(header, origin)
+            if duplicate is not None:
+                answer["duplicate"] = list(duplicate)
                 return
             self.state.apply(header, header.base_offset)
             answer["completed"] = []
@@ -167,9 +167,9 @@ class OttlaProducers:
         changes = self.state.begin(origin)
         for position, header in headers:
             if not header.is_control:
-                seen = changes.add(header, header.base_offset)
-                if seen is not None:
-                    answer["duplicate"] = list(seen)
+                duplicate = changes.add(header, header.base_offset)
+                if duplicate is not None:
+                    answer["duplicate"] = list(duplicate)
                     return
                 continue
             (record,) = read_records(data, position, header)
@@ -199,7 +199,7 @@ class OttlaProducers:
         self.state.load(producer_snapshot.read(DISK, path), offset, now_ms=now_ms, expiration_ms=EXPIRATION_MS)
 
 
-def show(state: Producers) -> Json:
+def state_of(state: Producers) -> Json:
     return {
         "producers": [
             [
@@ -217,7 +217,7 @@ def show(state: Producers) -> Json:
     }
 
 
-def in_ottlas_words(answer: Json) -> Json:
+def to_ottla_names(answer: Json) -> Json:
     if answer["error"] is not None:
         answer["error"] = KAFKA_NAMES.get(answer["error"], answer["error"])
     if "snapshot" in answer:
@@ -225,23 +225,23 @@ def in_ottlas_words(answer: Json) -> Json:
     return answer
 
 
-def test_random_appends_are_judged_as_kafka_judges_them(tmp_path: Path) -> None:
+def test_random_appends_are_answered_as_by_kafka(tmp_path: Path) -> None:
     scripts: list[Json] = []
     for seed in range(SCRIPTS):
-        story = Story(seed)
+        story = ProducerScript(seed)
         (folder := tmp_path / str(seed)).mkdir()
         steps = [story.step() for _ in range(STEPS)]
         scripts.append({"kind": "producers", "path": str(folder), "expiration_ms": EXPIRATION_MS, "steps": steps})
     outcomes: dict[str, int] = {}
-    for seed, answers in enumerate(judge(tmp_path, scripts)):
+    for seed, answers in enumerate(run_in_java(tmp_path, scripts)):
         for one_by_one in (True, False):
             ottla = OttlaProducers(tmp_path / str(seed), one_by_one=one_by_one)
             for number, (step, answer) in enumerate(zip(scripts[seed]["steps"], answers, strict=True)):
-                expected = in_ottlas_words(dict(answer))
-                assert ottla.play(step) == expected, f"script {seed}, step {number}: {step}"
+                expected = to_ottla_names(dict(answer))
+                assert ottla.run(step) == expected, f"script {seed}, step {number}: {step}"
                 outcome = expected["error"] or ("repeat" if "duplicate" in expected else step["do"])
                 outcomes[outcome] = outcomes.get(outcome, 0) + 1
-    # A story in which something never happens tests nothing of it.
+    # Every outcome must occur, otherwise the scripts do not test it.
     kinds = {"append", "high_watermark", "log_start", "expire", "reload"}
     assert set(outcomes) == {*KAFKA_NAMES.values(), "repeat", *kinds}
     assert min(outcomes.values()) > 50
@@ -262,32 +262,32 @@ def test_kafka_reads_snapshots_that_ottla_wrote(tmp_path: Path) -> None:
         state.apply(header, index)
     state.map_end_offset = 3
     scripts: list[Json] = [{"kind": "producers", "path": str(tmp_path), "expiration_ms": 1000, "steps": []}]
-    # Kafka takes its state from the file: the one that its own, empty state would write is at offset 0.
+    # Kafka takes its state from the file: its own, empty state would write a snapshot at offset 0.
     producer_snapshot.write(DISK, str(tmp_path / producer_snapshot.snapshot_name(3)), state.snapshot())
     scripts[0]["steps"] = [{"do": "load", "end": 3, "now_ms": 1500}, {"do": "load", "end": 3, "now_ms": 2000}]
-    fresh, later = (answers for answers in judge(tmp_path, scripts)[0])
-    assert fresh["producers"] == show(state)["producers"]
-    # Only the one with an open transaction has not expired.
+    fresh, later = (answers for answers in run_in_java(tmp_path, scripts)[0])
+    assert fresh["producers"] == state_of(state)["producers"]
+    # Only the producer with an open transaction has not expired.
     assert [producer[0] for producer in later["producers"]] == [1]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_aborted_transactions_are_found_as_kafka_finds_them(tmp_path: Path, seed: int) -> None:
+def test_aborted_transactions_are_collected_as_by_kafka(tmp_path: Path, seed: int) -> None:
     scripts: list[Json] = []
     for number in range(60):
         steps = list(aborted_steps(random.Random(seed * 1000 + number)))
         scripts.append({"kind": "aborted", "path": str(tmp_path / f"{number}.java"), "base_offset": 20, "steps": steps})
-    for number, answers in enumerate(judge(tmp_path, scripts)):
-        mine = AbortedTransactions(DISK, str(tmp_path / f"{number}.ottla"), 20, exists=False)
+    for number, answers in enumerate(run_in_java(tmp_path, scripts)):
+        ours = AbortedTransactions(DISK, str(tmp_path / f"{number}.ottla"), 20, exists=False)
         for step, answer in zip(scripts[number]["steps"], answers, strict=True):
-            assert play_aborted(mine, step) == answer, step
+            assert run_aborted_step(ours, step) == answer, step
         java_file = tmp_path / f"{number}.java"
         if java_file.exists():
-            assert Path(mine.path).read_bytes() == java_file.read_bytes()
+            assert Path(ours.path).read_bytes() == java_file.read_bytes()
             theirs = AbortedTransactions(DISK, str(java_file), 20, exists=True)
-            assert theirs.read() == mine.read()
+            assert theirs.read() == ours.read()
         else:
-            assert not mine.exists
+            assert not ours.exists
 
 
 def aborted_steps(chance: random.Random) -> list[Json]:
@@ -309,7 +309,7 @@ def aborted_steps(chance: random.Random) -> list[Json]:
     return [*steps, {"do": "read"}, {"do": "close"}]
 
 
-def play_aborted(index: AbortedTransactions, step: Json) -> Json:
+def run_aborted_step(index: AbortedTransactions, step: Json) -> Json:
     answer: Json = {"error": None}
     try:
         match step["do"]:
@@ -324,8 +324,8 @@ def play_aborted(index: AbortedTransactions, step: Json) -> Json:
             case "read":
                 answer["entries"] = list(map(list, index.read()))
             case "collect":
-                found, complete = index.collect(step["from"], step["to"])
-                answer |= {"entries": list(map(list, found)), "complete": complete}
+                entries, complete = index.collect(step["from"], step["to"])
+                answer |= {"entries": list(map(list, entries)), "complete": complete}
             case "close":
                 index.sync()
     except ValueError:
@@ -335,19 +335,19 @@ def play_aborted(index: AbortedTransactions, step: Json) -> Json:
     return answer
 
 
-def test_leader_epochs_move_as_kafkas_do(tmp_path: Path) -> None:
+def test_leader_epochs_change_as_in_kafka(tmp_path: Path) -> None:
     scripts: list[Json] = []
     for seed in range(200):
         (folder := tmp_path / str(seed)).mkdir()
         (folder / EPOCHS_FILE).write_bytes(LeaderEpochs([(1, 0), (3, 10), (4, 30)]).encode())
         steps = [epoch_step(random.Random(seed * 100 + number)) for number in range(30)]
         scripts.append({"kind": "epochs", "path": str(folder), "steps": steps})
-    for seed, answers in enumerate(judge(tmp_path, scripts)):
-        mine = LeaderEpochs([(1, 0), (3, 10), (4, 30)])
+    for seed, answers in enumerate(run_in_java(tmp_path, scripts)):
+        ours = LeaderEpochs([(1, 0), (3, 10), (4, 30)])
         for step, answer in zip(scripts[seed]["steps"], answers, strict=True):
-            assert play_epochs(mine, step) == answer, step
-        assert LeaderEpochs.read(DISK, str(tmp_path / str(seed))).entries == mine.entries
-        assert (tmp_path / str(seed) / EPOCHS_FILE).read_bytes() == mine.encode()
+            assert run_epoch_step(ours, step) == answer, step
+        assert LeaderEpochs.read(DISK, str(tmp_path / str(seed))).entries == ours.entries
+        assert (tmp_path / str(seed) / EPOCHS_FILE).read_bytes() == ours.encode()
 
 
 def epoch_step(chance: random.Random) -> Json:
@@ -357,7 +357,7 @@ def epoch_step(chance: random.Random) -> Json:
     return {"do": kind, "epoch": chance.choice([-1, *range(12)]), "offset": chance.randint(-1, 60)}
 
 
-def play_epochs(epochs: LeaderEpochs, step: Json) -> Json:
+def run_epoch_step(epochs: LeaderEpochs, step: Json) -> Json:
     answer: Json = {"error": None}
     epoch, offset = step["epoch"], step["offset"]
     try:

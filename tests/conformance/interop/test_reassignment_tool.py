@@ -1,4 +1,4 @@
-"""Kafka's own kafka-reassign-partitions moves partitions of an Ottla cluster, held back by a throttle."""
+"""Kafka's kafka-reassign-partitions moves partitions of an Ottla cluster with a throttle."""
 
 import json
 import subprocess
@@ -19,18 +19,18 @@ BYTES_PER_S = 500_000
 
 def reassign(cluster: OttlaCluster, plan: Path, *arguments: str) -> str:
     command = [str(java()), *JVM_OPTIONS, "-cp", class_path(), TOOL, "--bootstrap-server", cluster.address]
-    done = subprocess.run(
+    finished = subprocess.run(
         [*command, "--reassignment-json-file", str(plan), *arguments],
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
 
 
-def test_partitions_move_by_kafkas_tool_no_faster_than_it_says(tmp_path: Path) -> None:
+def test_kafkas_tool_moves_partitions_within_its_throttle(tmp_path: Path) -> None:
     settings = {"replica.fetch.max.bytes": "100000"}
     with OttlaCluster(tmp_path, roles=APART, settings=settings).running() as cluster:
         cluster.ask(lambda admin: admin.create_topic(TOPIC, assignment=[[2, 3]]))
@@ -43,14 +43,14 @@ def test_partitions_move_by_kafkas_tool_no_faster_than_it_says(tmp_path: Path) -
         begun = reassign(cluster, plan, "--execute", "--throttle", str(BYTES_PER_S))
         assert "Successfully started partition reassignment for t-0" in begun
         assert f"was set to {BYTES_PER_S} B/s" in begun
-        eventually(lambda: "is complete" in reassign(cluster, plan, "--verify"), "the tool says that it is done")
+        eventually(lambda: "is complete" in reassign(cluster, plan, "--verify"), "the tool reports completion")
         assert in_sync(cluster) == {0: {3, 4}}
-        assert not throttles(cluster), "the tool takes them back when it is done"
+        assert not throttles(cluster), "the tool did not remove the throttles"
         producing.check()
         cluster.stop(*cluster.alive)
     check_files(cluster, partitions=1)
 
 
 def throttles(cluster: OttlaCluster) -> list[str]:
-    found = cluster.ask(lambda admin: admin.settings(ConfigResource(ResourceType.TOPIC, TOPIC)))
-    return [each.name for each in found if "throttled" in each.name and each.value]
+    settings = cluster.ask(lambda admin: admin.settings(ConfigResource(ResourceType.TOPIC, TOPIC)))
+    return [setting.name for setting in settings if "throttled" in setting.name and setting.value]

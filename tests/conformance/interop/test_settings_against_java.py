@@ -1,4 +1,4 @@
-"""Settings, properties files, directory names, locks: Ottla takes what Kafka's own classes take, and means the same."""
+"""Settings, properties files, directory names and locks are accepted and interpreted as by Kafka's classes."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from ottla.storage.directories.node_files import (
 from tests.support.java_peer import JavaError, JavaPeer
 
 KINDS = {"broker": broker_settings, "topic": topic_settings, "group": group_settings}
-# Numbers around every limit that a setting has, and texts around every rule of parsing.
+# Numbers around every limit of a setting, and texts around every parsing rule.
 TEXTS = [
     *(
         "",
@@ -115,7 +115,7 @@ def ask(peer: JavaPeer, questions: Sequence[Sequence[str | bytes]]) -> list[list
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_tables_are_kafkas(java_peer: JavaPeer, kind: str) -> None:
+def test_the_catalogue_equals_kafkas(java_peer: JavaPeer, kind: str) -> None:
     [answer] = ask(java_peer, [["definitions", kind]])
     assert isinstance(answer, list)
     theirs = {row["name"]: row for row in map(json.loads, answer)}
@@ -136,8 +136,8 @@ def test_the_tables_are_kafkas(java_peer: JavaPeer, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_setting_takes_the_values_that_kafka_takes(java_peer: JavaPeer, kind: str) -> None:
-    # A class is what Java can load: Ottla has other classes.
+def test_settings_accept_the_values_that_kafka_accepts(java_peer: JavaPeer, kind: str) -> None:
+    # Kafka accepts classes that Java can load; Ottla has other classes.
     settings = [setting for setting in KINDS[kind]().values() if setting.type is not SettingType.CLASS]
     for setting in settings:
         answers = ask(java_peer, [["parse", kind, setting.name, text] for text in TEXTS])
@@ -195,7 +195,7 @@ TOPICS: list[tuple[dict[str, str], dict[str, str]]] = [
 
 @pytest.mark.parametrize("before", [{}, {"remote.storage.enable": "true"}], ids=["local before", "remote before"])
 @pytest.mark.parametrize("remote_storage", [False, True])
-def test_a_topics_settings_are_those_that_kafka_finds(
+def test_effective_topic_settings_equal_kafkas(
     java_peer: JavaPeer, before: Mapping[str, str], remote_storage: bool
 ) -> None:
     flag = "true" if remote_storage else "false"
@@ -206,30 +206,30 @@ def test_a_topics_settings_are_those_that_kafka_finds(
     for (topic, broker), answer in zip(TOPICS, answers, strict=True):
         theirs: Any = None if isinstance(answer, JavaError) else json.loads(answer[0])
         try:
-            found = validate_topic_settings(topic, broker, before=before, remote_storage=remote_storage)
-            ours = {name: setting.text for name, setting in found.items()}
+            validated = validate_topic_settings(topic, broker, before=before, remote_storage=remote_storage)
+            ours = {name: setting.text for name, setting in validated.items()}
         except InvalidSetting:
             ours = None
         assert ours == theirs, f"{topic} {broker}: {answer}"
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_properties_files_mean_the_same(java_peer: JavaPeer, seed: int) -> None:
+def test_properties_files_are_parsed_as_by_java(java_peer: JavaPeer, seed: int) -> None:
     randomness = random.Random(seed)
     signs = "ab \\\\\n\r\t\f=:#!u0041\u00e9"
     files = ["".join(randomness.choices(signs, k=randomness.randrange(40))).encode("latin-1") for _ in range(500)]
-    # Whether a backslash alone at the very end is an empty key depends, in Java, on the kind of line end after it.
+    # In Java, a lone backslash at the end is an empty key or none, depending on the line end after it.
     files = [file for file in files if not file.rstrip().endswith(b"\\")]
     for file, answer in zip(files, ask(java_peer, [["load properties", file] for file in files]), strict=True):
         theirs: Any = None if isinstance(answer, JavaError) else json.loads(answer[0])
         try:
-            ours = {key: found.value for key, found in parse_properties(file).items()}
+            ours = {key: entry.value for key, entry in parse_properties(file).items()}
         except InvalidProperties:
             ours = None
         assert ours == theirs, file
 
 
-def test_properties_are_written_so_that_each_reads_the_other(java_peer: JavaPeer) -> None:
+def test_each_side_reads_properties_that_the_other_wrote(java_peer: JavaPeer) -> None:
     values = {"a b:=#!\\c": "  x y\t\n\r\f\\ é€😀:=#!", "empty": "", "": "no key", "node.id": "1", "é": "\x7f\x00"}
     [written, read] = ask(
         java_peer, [["store properties", json.dumps(values)], ["load properties", show_properties(values)]]
@@ -237,10 +237,10 @@ def test_properties_are_written_so_that_each_reads_the_other(java_peer: JavaPeer
     assert isinstance(read, list)
     assert isinstance(written, list)
     assert json.loads(read[0]) == values
-    assert {key: found.value for key, found in parse_properties(written[0]).items()} == values
+    assert {key: entry.value for key, entry in parse_properties(written[0]).items()} == values
 
 
-def test_directory_names_are_kafkas(java_peer: JavaPeer) -> None:
+def test_directory_names_are_parsed_as_by_kafka(java_peer: JavaPeer) -> None:
     unique = "1f3c23e49c0a411e8d886079bb36fafd"
     long = [marked_directory_name("x" * 249, 12, role, unique) for role in Role if role]
     odd = (
@@ -259,7 +259,7 @@ def test_directory_names_are_kafkas(java_peer: JavaPeer) -> None:
         assert ours == theirs, name
 
 
-def test_kafka_is_kept_out_of_a_locked_directory(java_peer: JavaPeer, tmp_path: Path) -> None:
+def test_kafka_cannot_lock_a_directory_that_ottla_locked(java_peer: JavaPeer, tmp_path: Path) -> None:
     lock = DirectoryLock(str(tmp_path))
     question = [["try lock", os.fspath(tmp_path / ".lock")]]
     assert ask(java_peer, question) == [[b"held"]]

@@ -1,4 +1,4 @@
-"""Kafka's own share consumers and tools work with an Ottla node as they are."""
+"""Kafka's share consumers and tools work with an Ottla node."""
 
 import subprocess
 from collections.abc import Iterator
@@ -22,19 +22,19 @@ RECORDS = 200
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[OttlaNode]:
-    made = OttlaNode(tmp_path, {**SETTINGS, "auto.create.topics.enable": "true"})
-    made.format()
-    with made.running():
-        yield made
-    assert not made.logged_errors()
+    node = OttlaNode(tmp_path, {**SETTINGS, "auto.create.topics.enable": "true"})
+    node.format()
+    with node.running():
+        yield node
+    assert not node.logged_errors()
 
 
-def tool(node: OttlaNode, name: str, *arguments: str) -> str:
-    """What one of Kafka's tools says when it is done."""
+def run_tool(node: OttlaNode, name: str, *arguments: str) -> str:
+    """Run one of Kafka's tools, and return its output."""
     command = [str(java()), *FAST, "-cp", f"{kafka_libs()}/*", name, "--bootstrap-server", node.address, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
 
 
 def produce(node: OttlaNode) -> list[str]:
@@ -46,23 +46,23 @@ def produce(node: OttlaNode) -> list[str]:
     return values
 
 
-def test_share_consumers_read_and_tools_look_and_reset(node: OttlaNode) -> None:
+def test_share_consumers_read_and_tools_describe_and_reset(node: OttlaNode) -> None:
     values = produce(node)
     earliest = ("--alter", "--add-config", "share.auto.offset.reset=earliest")
-    tool(node, CONFIGS, "--entity-type", "groups", "--entity-name", "g", *earliest)
-    how = ("--topic", "orders", "--group", "g", "--timeout-ms", "10000")
-    read = tool(node, CONSUMER, *how, "--max-messages", str(RECORDS)).splitlines()
+    run_tool(node, CONFIGS, "--entity-type", "groups", "--entity-name", "g", *earliest)
+    options = ("--topic", "orders", "--group", "g", "--timeout-ms", "10000")
+    read = run_tool(node, CONSUMER, *options, "--max-messages", str(RECORDS)).splitlines()
     assert sorted(read) == sorted(values)
-    assert tool(node, GROUPS, "--list").split() == ["g"]
-    assert "Empty" in tool(node, GROUPS, "--describe", "--group", "g", "--state")
-    told = tool(node, GROUPS, "--describe", "--group", "g").splitlines()
-    (row,) = [line.split() for line in told if line.startswith("g ")]
+    assert run_tool(node, GROUPS, "--list").split() == ["g"]
+    assert "Empty" in run_tool(node, GROUPS, "--describe", "--group", "g", "--state")
+    output = run_tool(node, GROUPS, "--describe", "--group", "g").splitlines()
+    (row,) = [line.split() for line in output if line.startswith("g ")]
     assert row[1:3] == ["orders", "0"]
-    assert row[-1] == "0", "nothing is left to read"
+    assert row[-1] == "0", "the lag is not 0"
     reset = ("--reset-offsets", "--group", "g", "--topic", "orders", "--to-earliest", "--execute")
-    tool(node, GROUPS, *reset)
-    measured = tool(node, PERFORMANCE, "--topic", "orders", "--group", "g", "--num-records", str(RECORDS))
+    run_tool(node, GROUPS, *reset)
+    measured = run_tool(node, PERFORMANCE, "--topic", "orders", "--group", "g", "--num-records", str(RECORDS))
     assert f" {RECORDS}," in measured.splitlines()[-1]
-    tool(node, GROUPS, "--delete-offsets", "--group", "g", "--topic", "orders")
-    assert "successful" in tool(node, GROUPS, "--delete", "--group", "g")
-    assert tool(node, GROUPS, "--list").split() == []
+    run_tool(node, GROUPS, "--delete-offsets", "--group", "g", "--topic", "orders")
+    assert "successful" in run_tool(node, GROUPS, "--delete", "--group", "g")
+    assert run_tool(node, GROUPS, "--list").split() == []

@@ -48,15 +48,15 @@ def main() -> int:
 
 def note(expected: dict[str, list[str]], name: str, results: list[Result]) -> None:
     """Write down what passes on Apache Kafka; what did not run this time stays as it was."""
-    run = {each.test for each in results}
-    passed = {each.test for each in results if each.failure is None}
+    run = {result.test for result in results}
+    passed = {result.test for result in results if result.failure is None}
     expected[name] = sorted({*expected.get(name, ())} - run | passed)
     EXPECTED.write_text(json.dumps(expected, indent=1, sort_keys=True) + "\n")
 
 
 def report(results: list[Result], expected: dict[str, list[str]]) -> int:
     """Print what failed, and a line for each class; whether everything passed that should."""
-    passed, run = Counter[str](), Counter(of_class(each) for each in results)
+    passed, run = Counter[str](), Counter(of_class(result) for result in results)
     missed = 0
     for result in results:
         should = result.test in expected.get(of_class(result), [])

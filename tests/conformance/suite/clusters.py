@@ -43,14 +43,14 @@ class Subject:
     @classmethod
     def ottla(cls, class_path: str = "") -> "Subject":
         command = [sys.executable, "-m", "ottla"]
-        return cls(lambda nodes: [[*command, "format", *each] for each in nodes], [*command, "serve"], class_path)
+        return cls(lambda nodes: [[*command, "format", *node] for node in nodes], [*command, "serve"], class_path)
 
     @classmethod
     def kafka(cls, class_path: str) -> "Subject":
         command = [str(java()), *JVM_OPTIONS, "-cp", class_path]
         formatting = [*command, "org.apache.kafka.common.test.junit.Formatting"]
         return cls(
-            lambda nodes: [[*formatting, *("\n".join(("format", *each)) for each in nodes)]], [*command, "kafka.Kafka"]
+            lambda nodes: [[*formatting, *("\n".join(("format", *node)) for node in nodes)]], [*command, "kafka.Kafka"]
         )
 
 
@@ -155,10 +155,10 @@ class ProcessCluster:
             word for name, level in below(self._wanted, "feature.").items() for word in ("--feature", f"{name}={level}")
         ]
         given = [["-t", CLUSTER_ID, "-c", str(self._settings_file(node))] for node in nodes]
-        wanted = [[*each, "--release-version", self._wanted["release"], *features] for each in given]
+        wanted = [[*rule, "--release-version", self._wanted["release"], *features] for rule in given]
         # Some tests ask for combinations that Kafka's own tool refuses too; they then get the defaults.
         problem = run_all(self._subject.format_command(wanted))
-        if problem and run_all(self._subject.format_command([[*each, "--ignore-formatted"] for each in given])):
+        if problem and run_all(self._subject.format_command([[*rule, "--ignore-formatted"] for rule in given])):
             raise ClusterFailed(f"the nodes cannot be formatted: {problem}")
 
     def _launch(self, node: int) -> None:

@@ -18,6 +18,6 @@ QUICK = ("AutoTopicCreationTest", "DescribeFeaturesTest", "DeleteRecordsCommandT
 def test_what_passes_on_apache_kafka_passes_here() -> None:
     expected: dict[str, list[str]] = json.loads(EXPECTED.read_text())
     results = run_classes(full_names(QUICK), Subject.ottla(class_path()))
-    passed = {each.test for each in results if each.failure is None}
-    assert {of_class(each) for each in results} == set(QUICK)
+    passed = {result.test for result in results if result.failure is None}
+    assert {of_class(result) for result in results} == set(QUICK)
     assert {test for name in QUICK for test in expected[name]} - passed == set()

@@ -63,8 +63,8 @@ async def _write(request: Request) -> None:
         if request.transactional_id:
             await producer.begin_transaction()
         sent = [
-            await producer.send(request.topic, each.value, each.key, each.partition, headers=list(each.headers))
-            for each in request.records
+            await producer.send(request.topic, record.value, record.key, record.partition, headers=list(record.headers))
+            for record in request.records
         ]
         await asyncio.wait_for(asyncio.gather(*sent), TIMEOUT_S)
         if request.offsets_of:
@@ -83,7 +83,7 @@ async def _read(request: Request) -> list[Record]:
     consumer = _consumer(request, None, isolation_level=isolation)
     await consumer.start()
     try:
-        consumer.assign([TopicPartition(request.topic, each) for each in range(request.partitions)])
+        consumer.assign([TopicPartition(request.topic, part) for part in range(request.partitions)])
         await consumer.seek_to_beginning()
         records: list[Record] = []
         async with asyncio.timeout(TIMEOUT_S):
@@ -116,9 +116,9 @@ def _consumer(request: Request, group: str | None, **settings: Any) -> Any:
 async def _polled(consumer: Any, timeout_ms: int) -> list[Record]:
     found = await consumer.getmany(timeout_ms=timeout_ms, max_records=10_000)
     return [
-        Record(each.partition, each.key, each.value, tuple(each.headers))
+        Record(record.partition, record.key, record.value, tuple(record.headers))
         for records in found.values()
-        for each in records
+        for record in records
     ]
 
 

@@ -31,8 +31,8 @@ class KafkaPython(Client):
             producer.init_transactions()
             producer.begin_transaction()
         sent = [
-            producer.send(request.topic, each.value, each.key, list(each.headers), each.partition)
-            for each in request.records
+            producer.send(request.topic, record.value, record.key, list(record.headers), record.partition)
+            for record in request.records
         ]
         for each in sent:
             each.get(timeout=TIMEOUT_S)
@@ -48,7 +48,7 @@ class KafkaPython(Client):
     def read(self, request: Request) -> list[Record]:
         isolation = "read_committed" if request.committed else "read_uncommitted"
         consumer = _consumer(request, None, isolation_level=isolation)
-        consumer.assign([TopicPartition(request.topic, each) for each in range(request.partitions)])
+        consumer.assign([TopicPartition(request.topic, part) for part in range(request.partitions)])
         consumer.seek_to_beginning()
         records: list[Record] = []
         deadline = time.monotonic() + TIMEOUT_S
@@ -106,9 +106,9 @@ def _consumer(request: Request, group: str | None, **settings: Any) -> Any:
 def _polled(consumer: Any, timeout_ms: int) -> list[Record]:
     found = consumer.poll(timeout_ms=timeout_ms)
     return [
-        Record(each.partition, each.key, each.value, tuple(each.headers))
+        Record(record.partition, record.key, record.value, tuple(record.headers))
         for records in found.values()
-        for each in records
+        for record in records
     ]
 
 

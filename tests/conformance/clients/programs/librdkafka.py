@@ -62,7 +62,7 @@ class Librdkafka(Client):
     def read(self, request: Request) -> list[Record]:
         isolation = "read_committed" if request.committed else "read_uncommitted"
         consumer = _consumer(request, group="reader", **{"isolation.level": isolation})
-        consumer.assign([TopicPartition(request.topic, each, OFFSET_BEGINNING) for each in range(request.partitions)])
+        consumer.assign([TopicPartition(request.topic, part, OFFSET_BEGINNING) for part in range(request.partitions)])
         records: list[Record] = []
         deadline = time.monotonic() + TIMEOUT_S
         while len(records) < request.count:

@@ -130,7 +130,7 @@ def request_of(fields: dict[str, Any]) -> Request:
 
 
 def request_fields(request: Request) -> dict[str, Any]:
-    return {**vars(request), "records": [record_fields(each) for each in request.records]}
+    return {**vars(request), "records": [record_fields(record) for record in request.records]}
 
 
 def answer_of(fields: dict[str, Any]) -> Answer:
@@ -143,7 +143,7 @@ def answer_of(fields: dict[str, Any]) -> Answer:
 
 
 def answer_fields(answer: Answer) -> dict[str, Any]:
-    return {**answer._asdict(), "records": [record_fields(each) for each in answer.records]}
+    return {**answer._asdict(), "records": [record_fields(record) for record in answer.records]}
 
 
 def record_of(fields: dict[str, Any]) -> Record:
