@@ -1,1 +1,1 @@
-"""Clients and tools that know nothing of Ottla, at work on its nodes: in Python, Go, JavaScript, C and Java."""
+"""Unmodified clients and tools in Python, Go, JavaScript, C and Java, used with Ottla nodes."""

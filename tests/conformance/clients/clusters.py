@@ -1,4 +1,4 @@
-"""Clusters for the commands of this folder: nodes of Ottla or of Apache Kafka, in a folder that stays."""
+"""Clusters of Ottla or Apache Kafka for the commands of this folder, with logs that are kept."""
 
 import shutil
 from collections.abc import Iterator
@@ -10,10 +10,10 @@ from tests.conformance.suite.clusters import ProcessCluster, Subject, read_prope
 
 @contextmanager
 def running_cluster(folder: Path, subject: Subject, *, nodes: int, **settings: str) -> Iterator[str]:
-    """Nodes that are broker and controller at once; their addresses. What they said is kept, their data is not."""
+    """Run nodes that are broker and controller at once, and return their addresses; keep their logs, not their data."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    wanted = {
+    requested = {
         "brokers": str(nodes),
         "controllers": str(nodes),
         "combined": "true",
@@ -23,7 +23,7 @@ def running_cluster(folder: Path, subject: Subject, *, nodes: int, **settings: s
         "release": "4.3-IV0",
         **{f"all.{name.replace('_', '.')}": value for name, value in settings.items()},
     }
-    write_properties(folder / "cluster.properties", wanted)
+    write_properties(folder / "cluster.properties", requested)
     cluster = ProcessCluster(folder, subject)
     try:
         cluster.start()

@@ -1,4 +1,4 @@
-"""One node, and one program of each client, for the tests of a module."""
+"""A node, and a program of each client, for the tests of a module."""
 
 import signal
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from tests.support.ottla_node import OttlaNode
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
-    made = OttlaNode(tmp_path_factory.mktemp("clients"), {**SETTINGS, **FAST})
-    made.format()
-    with made.running(end=signal.SIGKILL):  # a stop in order would sync a thousand partitions for nobody
-        yield made
-    assert not made.logged_errors()
+    node = OttlaNode(tmp_path_factory.mktemp("clients"), {**SETTINGS, **FAST})
+    node.format()
+    with node.running(end=signal.SIGKILL):  # a clean stop would sync a thousand partitions for nothing
+        yield node
+    assert not node.logged_errors()
 
 
 @pytest.fixture(scope="module")

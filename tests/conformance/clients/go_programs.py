@@ -1,4 +1,4 @@
-"""Go programs of the tests, built once and kept in the cache: modules come from the Go proxy, checked by `go.sum`."""
+"""Builds the tests' Go programs once and caches them; modules come from the Go proxy, verified by `go.sum`."""
 
 import json
 import os
@@ -9,23 +9,22 @@ import pytest
 from bench.harness.kafka_jars import cached, digest, unavailable
 
 BUILD_TIMEOUT_S = 280
-"""Nearly all the time that one test may take: the first build compiles every dependency, too."""
+"""Almost the time limit of a test, because the first build compiles every dependency."""
 
 
 def program(module: Path, package: str) -> Path:
-    """The executable of one of a module's packages."""
+    """Return the executable of a package of a module."""
     sources = sorted([*module.glob("*/*.go"), module / "go.mod", module / "go.sum"])
-    made = cached(
-        f"go-{package}-{digest(sources)}", lambda into: build(module, f"./{package}", into / "program", "build")
+    folder = cached(
+        f"go-{package}-{digest(sources)}", lambda folder: build(module, f"./{package}", folder / "program", "build")
     )
-    return made / "program"
+    return folder / "program"
 
 
-def build(module: Path, package: str, output: Path, *how: str) -> None:
-    """Run `go build` or `go test -c`; where a module cannot be had, or Go is too old for it, skip the asking test."""
-    command = ["go", *how, "-mod=readonly", "-o", str(output), package]
-    done = subprocess.run(
-        command,
+def build(module: Path, package: str, output: Path, *command: str) -> None:
+    """Run `go build` or `go test -c`; skip the test if a module is unavailable or Go is too old for it."""
+    finished = subprocess.run(
+        ["go", *command, "-mod=readonly", "-o", str(output), package],
         cwd=module,
         env={**os.environ, "GOWORK": "off"},
         stdin=subprocess.DEVNULL,
@@ -34,22 +33,22 @@ def build(module: Path, package: str, output: Path, *how: str) -> None:
         timeout=BUILD_TIMEOUT_S,
         check=False,
     )
-    if done.returncode:
-        told = (done.stdout + done.stderr).strip()[-2000:]
-        if "dial tcp" in told or "requires go >=" in told:
-            unavailable(f"Go modules: {told}")
-        pytest.fail(f"{module.name} does not compile: {told}", pytrace=False)
+    if finished.returncode:
+        output_text = (finished.stdout + finished.stderr).strip()[-2000:]
+        if "dial tcp" in output_text or "requires go >=" in output_text:
+            unavailable(f"Go modules: {output_text}")
+        pytest.fail(f"{module.name} does not compile: {output_text}", pytrace=False)
 
 
 def module_folder(name: str, version: str) -> Path:
-    """Where the go tool keeps the source of a module, fetched if need be."""
-    done = subprocess.run(
+    """Return the folder where the go tool keeps a module's source, after downloading it if necessary."""
+    finished = subprocess.run(
         ["go", "mod", "download", "-json", f"{name}@{version}"],
         capture_output=True,
         text=True,
         timeout=BUILD_TIMEOUT_S,
         check=False,
     )
-    if done.returncode:
-        unavailable(f"the Go module {name}: {done.stdout}{done.stderr}")
-    return Path(json.loads(done.stdout)["Dir"])
+    if finished.returncode:
+        unavailable(f"the Go module {name}: {finished.stdout}{finished.stderr}")
+    return Path(json.loads(finished.stdout)["Dir"])

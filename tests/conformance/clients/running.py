@@ -1,9 +1,9 @@
-"""Client programs as processes: how each is made and started, and what it can do.
+"""Client programs as processes: how to build and start each, and what it supports.
 
     with FRANZ_GO.running() as client:
         client.ask("write", address=node.address, topic="t", records=records)
 
-A client whose tools are missing on this machine is skipped, with a message that says what they are.
+A test is skipped if its client needs tools that are not installed; the message names them.
 """
 
 import json
@@ -29,11 +29,11 @@ END_TIMEOUT_S = 20
 
 
 class ClientFailed(Exception):
-    """The client could not do what it was asked to; with what it said."""
+    """The client failed to do what the test requested; the message has its error."""
 
 
-class Running:
-    """A program that waits to be told what to do."""
+class RunningClient:
+    """A client program that waits for requests."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -42,21 +42,21 @@ class Running:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, do: str, **what: Any) -> Answer:
-        """Have something done; what came of it."""
+    def ask(self, do: str, **fields: Any) -> Answer:
+        """Send a request to the program, and return its answer."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
         watch = threading.Timer(ANSWER_TIMEOUT_S, process.kill)
         watch.start()
         try:
-            process.stdin.write(json.dumps(request_fields(Request(do, **what))) + "\n")
+            process.stdin.write(json.dumps(request_fields(Request(do, **fields))) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
         finally:
             watch.cancel()
         if not line:
-            raise ClientFailed(f"no answer to {do}: the client ended, or took more than {ANSWER_TIMEOUT_S} s")
+            raise ClientFailed(f"no answer to {do}: the client exited, or took more than {ANSWER_TIMEOUT_S} s")
         answer = answer_of(json.loads(line))
         if answer.error:
             raise ClientFailed(answer.error)
@@ -64,50 +64,50 @@ class Running:
 
 
 class Client(NamedTuple):
-    """A kind of client, and what it can do."""
+    """A kind of client, and what it supports."""
 
     name: str
     command: Callable[[], list[str]]
     tools: tuple[str, ...] = ()
-    """What must be installed for it."""
+    """The tools that must be installed."""
     codecs: tuple[str, ...] = ALL_CODECS
     protocols: tuple[str, ...] = ("classic",)
-    """Of groups."""
+    """The group protocols."""
     null_header_values: bool = True
     empty_records: bool = True
-    """Whether it writes records that have neither key nor value."""
+    """Whether it writes records without key and value."""
     offsets_without_member: bool = True
-    """Whether a transaction can take offsets of a group that the client has not joined."""
+    """Whether a transaction can commit offsets of a group that the client has not joined."""
 
     @property
     def is_installed(self) -> bool:
         return all(map(shutil.which, self.tools))
 
     @contextmanager
-    def running(self) -> Iterator[Running]:
+    def running(self) -> Iterator[RunningClient]:
         if not self.is_installed:
             pytest.skip(f"{self.name} needs {' and '.join(self.tools)}")
         process = subprocess.Popen(
             self.command(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=PROGRAMS.parents[3]
         )
         try:
-            yield Running(process)
+            yield RunningClient(process)
         finally:
             try:
-                process.communicate(timeout=END_TIMEOUT_S)  # at the end of its input it ends by itself
+                process.communicate(timeout=END_TIMEOUT_S)  # it exits at the end of its input
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
 
 
 class Programs:
-    """The clients that were asked for so far, each started once."""
+    """The running clients, each started at its first use."""
 
     def __init__(self, ending: ExitStack) -> None:
         self._ending = ending
-        self._running: dict[str, Running] = {}
+        self._running: dict[str, RunningClient] = {}
 
-    def __getitem__(self, client: Client) -> Running:
+    def __getitem__(self, client: Client) -> RunningClient:
         running = self._running.get(client.name)
         if running is None or not running.is_alive:
             self._running[client.name] = self._ending.enter_context(client.running())
@@ -126,15 +126,15 @@ def _node() -> list[str]:
     folder = PROGRAMS / "kafkajs"
     names = ("package.json", "package-lock.json", ".npmrc", "main.js")
 
-    def make(into: Path) -> None:
+    def make(target: Path) -> None:
         for name in names:
-            shutil.copy(folder / name, into)
-        problem = run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(into)])
+            shutil.copy(folder / name, target)
+        problem = run(["npm", "ci", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(target)])
         if problem is not None:
             unavailable(f"packages of npm: {problem}")
 
-    made = cached(f"kafkajs-{digest([folder / name for name in names])}", make)
-    return ["node", str(made / "main.js")]
+    built = cached(f"kafkajs-{digest([folder / name for name in names])}", make)
+    return ["node", str(built / "main.js")]
 
 
 LIBRDKAFKA = Client(

@@ -1,10 +1,10 @@
-"""The command: Kafka Streams' own smoke test with exactly_once_v2, on three nodes, while its processors are killed.
+"""Run Kafka Streams' own smoke test with exactly_once_v2 on three nodes, while its processors are killed.
 
-    python -m tests.conformance.clients.smoke            # three nodes of Ottla
-    python -m tests.conformance.clients.smoke --kafka    # of Apache Kafka
+    python -m tests.conformance.clients.smoke            # on three Ottla nodes
+    python -m tests.conformance.clients.smoke --kafka    # on three Apache Kafka nodes
 
-The driver writes, counts, sums and compares; it prints SUCCESS when all results are those of every record once. Two
-processors are killed in the middle of their work, each followed by another. What all of them say is in `build/smoke`.
+The driver writes records and compares counts and sums; it prints SUCCESS if every record was processed once. Two
+processors are killed while they work, and each is replaced. All logs are in `build/smoke`.
 """
 
 import argparse
@@ -32,34 +32,34 @@ TIMEOUT_S = 120
 
 
 class SmokeFailed(Exception):
-    """Something did not come about in time."""
+    """The test did not progress in time."""
 
 
 class Part:
-    """The driver or a processor: a process, and what it prints."""
+    """The driver or a processor: a process and its output."""
 
     def __init__(self, folder: Path, name: str, properties: Path, action: str) -> None:
         self.name = name
-        self._words = folder / f"{name}.log"
+        self._log_path = folder / f"{name}.log"
         logging = folder / "log4j2.yaml"
         logging.write_text(LOGGING)
         command = [
             *(str(java()), "-Xmx400m", "-XX:+UseSerialGC", f"-Dlog4j2.configurationFile={logging}"),
             *("-cp", class_path(), SMOKE, str(properties), action),
         ]
-        with self._words.open("wb") as words:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=subprocess.STDOUT)
+        with self._log_path.open("wb") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
 
-    def words(self) -> str:
-        return self._words.read_text(errors="replace")
+    def output(self) -> str:
+        return self._log_path.read_text(errors="replace")
 
-    def wait_for(self, word: str, timeout_s: float = TIMEOUT_S) -> None:
+    def wait_for(self, text: str, timeout_s: float = TIMEOUT_S) -> None:
         deadline = time.monotonic() + timeout_s
-        while word not in self.words():
-            if self.process.poll() is not None and word not in self.words():
-                raise SmokeFailed(f"{self.name} ended before it said {word!r}")
+        while text not in self.output():
+            if self.process.poll() is not None and text not in self.output():
+                raise SmokeFailed(f"{self.name} exited before it printed {text!r}")
             if time.monotonic() > deadline:
-                raise SmokeFailed(f"{self.name} has not said {word!r} in {timeout_s:g} s")
+                raise SmokeFailed(f"{self.name} did not print {text!r} within {timeout_s:g} s")
             time.sleep(0.1)
 
     def kill(self) -> None:
@@ -68,10 +68,10 @@ class Part:
 
 
 def run(address: str, folder: Path) -> str:
-    """Run the driver and three processors, one after the other; what the driver printed."""
+    """Run the driver and three processors one after the other, and return the driver's output."""
     admin = AdminClient({"bootstrap.servers": address})
-    for made in admin.create_topics([NewTopic(topic, 5, NODES) for topic in TOPICS]).values():
-        made.result(TIMEOUT_S)
+    for future in admin.create_topics([NewTopic(topic, 5, NODES) for topic in TOPICS]).values():
+        future.result(TIMEOUT_S)
 
     def part(name: str, action: str) -> Part:
         settings = folder / f"{name}.properties"
@@ -94,9 +94,9 @@ def run(address: str, folder: Path) -> str:
         ending.callback(driver.kill)
         for number in (2, 3):
             processor.wait_for("processed")
-            if "Result Verification" in driver.words():
-                raise SmokeFailed("the work was done before a processor could be killed")
-            print(f"{processor.name} has begun, and is killed", flush=True)
+            if "Result Verification" in driver.output():
+                raise SmokeFailed("the driver finished before a processor was killed")
+            print(f"killing {processor.name}, which has started work", flush=True)
             processor.kill()
             processor = part(f"processor-{number}", "process")
             ending.callback(processor.kill)
@@ -105,25 +105,25 @@ def run(address: str, folder: Path) -> str:
         try:
             driver.process.wait(10 * TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            raise SmokeFailed("the driver does not end") from error
-        return driver.words()
+            raise SmokeFailed("the driver did not exit") from error
+        return driver.output()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.conformance.clients.smoke", description=__doc__.partition("\n")[0]
     )
-    parser.add_argument("--kafka", action="store_true", help="on nodes of Apache Kafka")
+    parser.add_argument("--kafka", action="store_true", help="run on Apache Kafka nodes")
     arguments = parser.parse_args()
     folder = Path("build/smoke").resolve() / ("kafka" if arguments.kafka else "ottla")
     subject = Subject.kafka(class_path()) if arguments.kafka else Subject.ottla()
     with running_cluster(folder, subject, nodes=NODES) as address:
         try:
-            words = run(address, folder)
+            output = run(address, folder)
         except SmokeFailed as error:
-            words = str(error)
-    print(words[words.find("Result Verification") :] if "Result Verification" in words else words)
-    return 0 if "SUCCESS" in words.split() else 1
+            output = str(error)
+    print(output[output.find("Result Verification") :] if "Result Verification" in output else output)
+    return 0 if "SUCCESS" in output.split() else 1
 
 
 if __name__ == "__main__":

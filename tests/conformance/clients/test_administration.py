@@ -1,4 +1,4 @@
-"""The administrators of all clients make a topic, look at it, change it and delete it, in versions from old to new."""
+"""The admin clients of all client libraries create, describe, change and delete a topic."""
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -8,7 +8,7 @@ from tests.support.ottla_node import OttlaNode
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_a_topic_is_made_changed_and_deleted(node: OttlaNode, programs: Programs, client: Client) -> None:
+def test_a_topic_is_created_changed_and_deleted(node: OttlaNode, programs: Programs, client: Client) -> None:
     topic = f"administered-{client.name}"
     answer = programs[client].ask("administer", address=node.address, topic=topic)
     assert answer.seen == ("1234000", "999000", "4")

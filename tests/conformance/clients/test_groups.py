@@ -1,4 +1,4 @@
-"""Members of a group share its partitions, commit, leave, and take over from each other, whatever client they are."""
+"""Members of a group with any clients share partitions, commit, leave, and take over from each other."""
 
 import time
 from contextlib import ExitStack
@@ -15,20 +15,20 @@ from tests.conformance.clients.running import (
     LIBRDKAFKA,
     SARAMA,
     Client,
-    Running,
+    RunningClient,
 )
 from tests.conformance.clients.topics import committed, create
 from tests.support.ottla_node import OttlaNode
 
 PARTITIONS = 4
-EACH = 25
+RECORDS = 25
 TIMEOUT_S = 60
 
 
 class Member:
-    """A client in a group, and what it has read."""
+    """A client in a group, and the records that it has read."""
 
-    def __init__(self, program: Running, node: OttlaNode, topic: str, protocol: str) -> None:
+    def __init__(self, program: RunningClient, node: OttlaNode, topic: str, protocol: str) -> None:
         self._program = program
         self.records: list[Record] = []
         self.assigned: set[int] = set()
@@ -46,34 +46,36 @@ class Member:
         self._program.ask("leave")
 
 
-def fill(node: OttlaNode, program: Running, topic: str, first: int) -> list[Record]:
+def fill(node: OttlaNode, program: RunningClient, topic: str, first: int) -> list[Record]:
     records = [
-        Record(each, None, b"%d" % number) for each in range(PARTITIONS) for number in range(first, first + EACH)
+        Record(partition, None, b"%d" % number)
+        for partition in range(PARTITIONS)
+        for number in range(first, first + RECORDS)
     ]
     program.ask("write", address=node.address, topic=topic, records=records)
     return records
 
 
-def share(members: list[Member], records: list[Record]) -> None:
-    """Wait until members hold all partitions between them, each some, and have read what is in those that they hold."""
+def wait_until_shared(members: list[Member], records: list[Record]) -> None:
+    """Wait until the members share all partitions, each has some, and all have read the records of their partitions."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         for member in members:
             member.poll()
-        held = [sorted(member.assigned) for member in members]
+        assigned = [sorted(member.assigned) for member in members]
         missing = [
             record
             for member in members
             for record in set(records).difference(member.records)
             if record.partition in member.assigned
         ]
-        if all(held) and sorted(chain(*held)) == list(range(PARTITIONS)) and not missing:
+        if all(assigned) and sorted(chain(*assigned)) == list(range(PARTITIONS)) and not missing:
             return
-        assert time.monotonic() < deadline, f"held: {held}, not read: {len(missing)} of {len(records)}"
+        assert time.monotonic() < deadline, f"assigned: {assigned}, not read: {len(missing)} of {len(records)}"
 
 
 PAIRS = [
-    *((each, each, protocol) for each in CLIENTS for protocol in each.protocols),
+    *((client, client, protocol) for client in CLIENTS for protocol in client.protocols),
     (KAFKA_PYTHON, LIBRDKAFKA, "classic"),
     (SARAMA, AIOKAFKA, "classic"),
     (FRANZ_GO, LIBRDKAFKA, "consumer"),
@@ -81,27 +83,29 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "protocol"), PAIRS, ids=[f"{one.name}-{other.name}-{how}" for one, other, how in PAIRS]
+    ("one", "other", "protocol"), PAIRS, ids=[f"{one.name}-{other.name}-{protocol}" for one, other, protocol in PAIRS]
 )
-def test_members_share_commit_and_take_over(node: OttlaNode, one: Client, other: Client, protocol: str) -> None:
+def test_members_share_partitions_commit_and_take_over(
+    node: OttlaNode, one: Client, other: Client, protocol: str
+) -> None:
     topic = f"shared-{one.name}-{other.name}-{protocol}"
     create(node, topic, PARTITIONS)
     with ExitStack() as ending:
-        first, second, third = (ending.enter_context(each.running()) for each in (one, other, one))
+        first, second, third = (ending.enter_context(client.running()) for client in (one, other, one))
         records = fill(node, first, topic, 0)
-        members = [Member(each, node, topic, protocol) for each in (first, second)]
-        share(members, records)
+        members = [Member(program, node, topic, protocol) for program in (first, second)]
+        wait_until_shared(members, records)
         for member in members:
             member.commit()
         members[0].leave()
-        share(members[1:], [])
-        records = fill(node, second, topic, EACH)
-        share(members[1:], records)
+        wait_until_shared(members[1:], [])
+        records = fill(node, second, topic, RECORDS)
+        wait_until_shared(members[1:], records)
         members[1].commit()
-        assert committed(node, f"group-{topic}", topic, PARTITIONS) == [2 * EACH] * PARTITIONS
+        assert committed(node, f"group-{topic}", topic, PARTITIONS) == [2 * RECORDS] * PARTITIONS
         members[1].leave()
         late = Member(third, node, topic, protocol)
-        share([late], [])
+        wait_until_shared([late], [])
         late.poll()
-        assert not late.records  # all of it was committed
+        assert not late.records  # all records were committed
         late.leave()

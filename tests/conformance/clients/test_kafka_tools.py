@@ -1,8 +1,8 @@
-"""Kafka's own tools for topics, records and clusters, unmodified, on a node: what `bin/kafka-*.sh` starts.
+"""Kafka's unmodified tools for topics, records and clusters (the classes of `bin/kafka-*.sh`) work with a node.
 
-Those for groups are in `tests/conformance/interop`, with the clients whose groups they look at; those for transactions
-in `tests/unit/coordinators/transactions`. Each runs once here: Kafka's own tests of them are in
-`tests/conformance/suite`.
+Tools for groups are in `tests/conformance/interop`, beside clients in groups; tools for transactions are in
+`tests/unit/coordinators/transactions`. Each tool runs once here: `tests/conformance/suite` runs Kafka's own tests of
+the tools.
 """
 
 import json
@@ -21,104 +21,125 @@ TOOL_TIMEOUT_S = 90
 TOOLS = "org.apache.kafka.tools"
 
 
-def tool(name: str, *words: str, told: str = "") -> str:
-    """What one of Kafka's tools prints; it must succeed."""
-    command = [str(java()), *JVM_OPTIONS, "-cp", class_path(), name, *words]
-    done = subprocess.run(
-        command, input=told, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False, encoding="utf-8"
+def run_tool(name: str, *arguments: str, typed: str = "") -> str:
+    """Run one of Kafka's tools, which must succeed, and return its output."""
+    command = [str(java()), *JVM_OPTIONS, "-cp", class_path(), name, *arguments]
+    finished = subprocess.run(
+        command, input=typed, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False, encoding="utf-8"
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
 
 
-def at(node: OttlaNode) -> tuple[str, str]:
+def bootstrap_option(node: OttlaNode) -> tuple[str, str]:
     return ("--bootstrap-server", node.address)
 
 
-def test_kafka_topics(node: OttlaNode) -> None:
+def test_kafka_topics_creates_describes_and_deletes(node: OttlaNode) -> None:
     topics = f"{TOOLS}.TopicCommand"
-    made = tool(topics, *at(node), "--create", "--topic", "made", "--partitions", "2", "--config", "retention.ms=7000")
-    assert "Created topic made." in made
-    described = tool(topics, *at(node), "--describe", "--topic", "made")
+    created = run_tool(
+        topics,
+        *bootstrap_option(node),
+        "--create",
+        "--topic",
+        "made",
+        "--partitions",
+        "2",
+        "--config",
+        "retention.ms=7000",
+    )
+    assert "Created topic made." in created
+    described = run_tool(topics, *bootstrap_option(node), "--describe", "--topic", "made")
     assert re.search(r"PartitionCount: 2\s+ReplicationFactor: 1\s+Configs: .*retention\.ms=7000", described)
     assert described.count("Leader: 1") == 2
-    tool(topics, *at(node), "--delete", "--topic", "made")
+    run_tool(topics, *bootstrap_option(node), "--delete", "--topic", "made")
     assert "made" not in AdminClient({"bootstrap.servers": node.address}).list_topics(timeout=TOOL_TIMEOUT_S).topics
 
 
-def test_kafka_configs_of_topics(node: OttlaNode) -> None:
+def test_kafka_configs_alters_topics(node: OttlaNode) -> None:
     create(node, "configured")
-    configs, which = "kafka.admin.ConfigCommand", ("--entity-type", "topics", "--entity-name", "configured")
-    tool(configs, *at(node), "--alter", *which, "--add-config", "cleanup.policy=[compact,delete],segment.bytes=2000000")
-    described = tool(configs, *at(node), "--describe", *which)
+    configs, entity = "kafka.admin.ConfigCommand", ("--entity-type", "topics", "--entity-name", "configured")
+    run_tool(
+        configs,
+        *bootstrap_option(node),
+        "--alter",
+        *entity,
+        "--add-config",
+        "cleanup.policy=[compact,delete],segment.bytes=2000000",
+    )
+    described = run_tool(configs, *bootstrap_option(node), "--describe", *entity)
     assert "cleanup.policy=compact,delete" in described
     assert "segment.bytes=2000000" in described
 
 
-def test_console_producer_get_offsets_and_delete_records(node: OttlaNode, tmp_path: Path) -> None:
+def test_console_tools_write_read_and_delete_records(node: OttlaNode, tmp_path: Path) -> None:
     create(node, "spoken")
     lines = [f"h{n}:{n}\tkey {n}\tvalue {n}" for n in range(10)]
-    tool(
+    run_tool(
         f"{TOOLS}.ConsoleProducer",
-        *(*at(node), "--topic", "spoken"),
+        *(*bootstrap_option(node), "--topic", "spoken"),
         *("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true"),
-        told="".join(f"{line}\n" for line in lines),
+        typed="".join(f"{line}\n" for line in lines),
     )
-    read = tool(
+    read = run_tool(
         f"{TOOLS}.consumer.ConsoleConsumer",
-        *(*at(node), "--topic", "spoken", "--partition", "0", "--from-beginning", "--max-messages", "10"),
+        *(*bootstrap_option(node), "--topic", "spoken", "--partition", "0", "--from-beginning", "--max-messages", "10"),
         *("--formatter-property", "print.key=true", "--formatter-property", "print.headers=true"),
     )
     assert read.splitlines() == lines
-    wanted = tmp_path / "wanted.json"
-    wanted.write_text(json.dumps({"partitions": [{"topic": "spoken", "partition": 0, "offset": 4}], "version": 1}))
-    deleted = tool(f"{TOOLS}.DeleteRecordsCommand", *at(node), "--offset-json-file", str(wanted))
+    offsets = tmp_path / "wanted.json"
+    offsets.write_text(json.dumps({"partitions": [{"topic": "spoken", "partition": 0, "offset": 4}], "version": 1}))
+    deleted = run_tool(f"{TOOLS}.DeleteRecordsCommand", *bootstrap_option(node), "--offset-json-file", str(offsets))
     assert re.search(r"partition: spoken-0\s+low_watermark: 4", deleted)
-    earliest = tool(f"{TOOLS}.GetOffsetShell", *at(node), "--topic", "spoken", "--time", "earliest")
+    earliest = run_tool(f"{TOOLS}.GetOffsetShell", *bootstrap_option(node), "--topic", "spoken", "--time", "earliest")
     assert earliest.split() == ["spoken:0:4"]
 
 
-def test_verifiable_producer(node: OttlaNode) -> None:
+def test_verifiable_producer_writes_records(node: OttlaNode) -> None:
     create(node, "verified", 2)
-    printed = tool(f"{TOOLS}.VerifiableProducer", *at(node), "--topic", "verified", "--max-messages", "500")
-    told = [json.loads(line) for line in printed.splitlines()]
-    sent = [each for each in told if each["name"] == "producer_send_success"]
-    assert sorted(int(each["value"]) for each in sent) == list(range(500))
-    assert {each["partition"] for each in sent} <= {0, 1}
+    printed = run_tool(
+        f"{TOOLS}.VerifiableProducer", *bootstrap_option(node), "--topic", "verified", "--max-messages", "500"
+    )
+    events = [json.loads(line) for line in printed.splitlines()]
+    sent = [event for event in events if event["name"] == "producer_send_success"]
+    assert sorted(int(event["value"]) for event in sent) == list(range(500))
+    assert {event["partition"] for event in sent} <= {0, 1}
 
 
-def test_producer_and_consumer_performance(node: OttlaNode) -> None:
+def test_performance_tools_write_and_read_records(node: OttlaNode) -> None:
     create(node, "performed", 2)
-    produced = tool(
+    produced = run_tool(
         f"{TOOLS}.ProducerPerformance",
         *("--topic", "performed", "--num-records", "20000", "--record-size", "200", "--throughput", "-1"),
-        *(*at(node), "--command-property", "compression.type=lz4"),
+        *(*bootstrap_option(node), "--command-property", "compression.type=lz4"),
     )
     assert "20000 records sent" in produced
-    consumed = tool(f"{TOOLS}.ConsumerPerformance", *at(node), "--topic", "performed", "--num-records", "20000")
+    consumed = run_tool(
+        f"{TOOLS}.ConsumerPerformance", *bootstrap_option(node), "--topic", "performed", "--num-records", "20000"
+    )
     header, figures = (line.split(", ") for line in consumed.strip().splitlines()[-2:])
     assert int(figures[header.index("data.consumed.in.nMsg")]) >= 20_000
 
 
-def test_tools_for_the_cluster(node: OttlaNode) -> None:
-    assert CLUSTER_ID in tool(f"{TOOLS}.ClusterTool", "cluster-id", *at(node))
-    features = tool(f"{TOOLS}.FeatureCommand", *at(node), "describe")
+def test_tools_describe_the_cluster(node: OttlaNode) -> None:
+    assert CLUSTER_ID in run_tool(f"{TOOLS}.ClusterTool", "cluster-id", *bootstrap_option(node))
+    features = run_tool(f"{TOOLS}.FeatureCommand", *bootstrap_option(node), "describe")
     assert re.search(r"Feature: metadata\.version\s.*FinalizedVersionLevel: 4\.3-IV0", features)
-    status = tool(f"{TOOLS}.MetadataQuorumCommand", *at(node), "describe", "--status")
+    status = run_tool(f"{TOOLS}.MetadataQuorumCommand", *bootstrap_option(node), "describe", "--status")
     assert re.search(r"LeaderId:\s+1\b", status)
 
 
-def test_kafka_log_dirs(node: OttlaNode) -> None:
+def test_kafka_log_dirs_describes_replicas(node: OttlaNode) -> None:
     create(node, "stored", 2)
-    printed = tool(f"{TOOLS}.LogDirsCommand", *at(node), "--describe", "--topic-list", "stored")
+    printed = run_tool(f"{TOOLS}.LogDirsCommand", *bootstrap_option(node), "--describe", "--topic-list", "stored")
     (broker,) = json.loads(printed.splitlines()[-1])["brokers"]
     (directory,) = broker["logDirs"]
     assert directory["logDir"] == str(node.directory)
-    assert sorted(each["partition"] for each in directory["partitions"]) == ["stored-0", "stored-1"]
+    assert sorted(part["partition"] for part in directory["partitions"]) == ["stored-0", "stored-1"]
 
 
-def test_kafka_broker_api_versions(node: OttlaNode) -> None:
-    printed = tool(f"{TOOLS}.BrokerApiVersionsCommand", *at(node))
+def test_kafka_broker_api_versions_lists_apis(node: OttlaNode) -> None:
+    printed = run_tool(f"{TOOLS}.BrokerApiVersionsCommand", *bootstrap_option(node))
     assert {"Produce(0): 0 to 13", "Fetch(1): 4 to 18", "ApiVersions(18): 0 to 4"} <= {
         line.strip().partition(" [")[0] for line in printed.splitlines()
     }

@@ -1,4 +1,4 @@
-"""kcat, as Debian ships it: lists, writes, reads, joins groups, and commits transactions."""
+"""Debian's kcat lists topics, writes and reads records, joins groups, and commits transactions."""
 
 import json
 import shutil
@@ -17,32 +17,32 @@ SMALL_WAITS = ("-X", "fetch.wait.max.ms=100")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _kcat_is_there() -> None:
+def _require_kcat() -> None:
     if shutil.which("kcat") is None:
         install("kcat")
     if shutil.which("kcat") is None:
-        pytest.skip("there is no kcat, and it cannot be installed")
+        pytest.skip("kcat is not installed, and cannot be installed")
 
 
-def kcat(node: OttlaNode, *words: str, told: str = "") -> str:
-    command = ["kcat", "-b", node.address, *words]
-    done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+def kcat(node: OttlaNode, *arguments: str, typed: str = "") -> str:
+    command = ["kcat", "-b", node.address, *arguments]
+    finished = subprocess.run(command, input=typed, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
 
 
-def write(node: OttlaNode, topic: str, lines: list[str], *words: str) -> None:
-    kcat(node, "-P", "-t", topic, "-K", ":", "-Z", *words, told="".join(f"{line}\n" for line in lines))
+def write(node: OttlaNode, topic: str, lines: list[str], *arguments: str) -> None:
+    kcat(node, "-P", "-t", topic, "-K", ":", "-Z", *arguments, typed="".join(f"{line}\n" for line in lines))
 
 
-def read(node: OttlaNode, topic: str, *words: str) -> list[dict[str, Any]]:
-    """All records up to the end."""
-    printed = kcat(node, "-C", "-t", topic, "-e", "-q", "-J", *SMALL_WAITS, *words)
+def read(node: OttlaNode, topic: str, *arguments: str) -> list[dict[str, Any]]:
+    """Return all records up to the end of the log."""
+    printed = kcat(node, "-C", "-t", topic, "-e", "-q", "-J", *SMALL_WAITS, *arguments)
     return [json.loads(line) for line in printed.splitlines()]
 
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
-def test_records_with_keys_headers_and_nulls(node: OttlaNode, codec: str) -> None:
+def test_records_with_keys_headers_and_nulls_are_read_back(node: OttlaNode, codec: str) -> None:
     topic = f"kcat-{codec}"
     create(node, topic)
     write(node, topic, ["k:v", "null value:", *(f"{n}:value {n}" for n in range(200))], "-z", codec, "-H", "h=1")
@@ -54,30 +54,30 @@ def test_records_with_keys_headers_and_nulls(node: OttlaNode, codec: str) -> Non
     assert all(record["headers"] == ["h", "1"] for record in records)
 
 
-def test_metadata_and_offsets_by_time(node: OttlaNode) -> None:
+def test_metadata_and_offsets_by_time_are_listed(node: OttlaNode) -> None:
     create(node, "kcat-listed", 3)
     listed = json.loads(kcat(node, "-L", "-J", "-t", "kcat-listed"))
     (topic,) = listed["topics"]
-    assert [each["partition"] for each in topic["partitions"]] == [0, 1, 2]
+    assert [part["partition"] for part in topic["partitions"]] == [0, 1, 2]
     assert listed["brokers"] == [{"id": 1, "name": node.address}]
     write(node, "kcat-listed", ["a:1", "b:2"], "-p", "1")
     assert "kcat-listed [1] offset 0" in kcat(node, "-Q", "-t", "kcat-listed:1:0")
     assert "kcat-listed [1] offset 2" in kcat(node, "-Q", "-t", "kcat-listed:1:-1")
 
 
-def test_a_group_goes_on_where_it_left(node: OttlaNode) -> None:
+def test_a_group_continues_from_its_committed_offsets(node: OttlaNode) -> None:
     create(node, "kcat-group", 2)
     for lines in (["a:1", "b:2", "c:3"], ["d:4", "e:5", "f:6"]):
         write(node, "kcat-group", lines)
-        words = ("-q", "-e", "-K", ":", "-X", "auto.offset.reset=earliest", *SMALL_WAITS)
-        read_now = kcat(node, "-G", "kcat", *words, "kcat-group").split()
+        options = ("-q", "-e", "-K", ":", "-X", "auto.offset.reset=earliest", *SMALL_WAITS)
+        read_now = kcat(node, "-G", "kcat", *options, "kcat-group").split()
         assert sorted(read_now) == lines
     assert sum(committed(node, "kcat", "kcat-group", 2)) == 6
 
 
-def test_what_is_written_in_a_transaction_is_read_once_it_is_committed(node: OttlaNode) -> None:
+def test_committed_transactions_are_read(node: OttlaNode) -> None:
     create(node, "kcat-transacted")
     write(node, "kcat-transacted", ["a:1", "b:2"], "-X", "transactional.id=kcat")
     write(node, "kcat-transacted", ["c:3"], "-X", "transactional.id=kcat")
-    kept = read(node, "kcat-transacted", "-X", "isolation.level=read_committed")
-    assert [(record["key"], record["offset"]) for record in kept] == [("a", 0), ("b", 1), ("c", 3)]
+    records = read(node, "kcat-transacted", "-X", "isolation.level=read_committed")
+    assert [(record["key"], record["offset"]) for record in records] == [("a", 0), ("b", 1), ("c", 3)]

@@ -1,4 +1,4 @@
-"""What one client writes, all others read: every compression, headers, nulls, ten megabytes, a thousand partitions."""
+"""Every client reads what each client writes: all compressions, headers, nulls, 10 MB records, 1000 partitions."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -15,15 +15,15 @@ LARGE_BYTES = 10_000_000
 
 
 def by_partition(records: Iterable[Record]) -> dict[int, list[Record]]:
-    """In the order of the log: between partitions there is none."""
-    found: dict[int, list[Record]] = defaultdict(list)
+    """Group records by partition, because there is no order between partitions."""
+    grouped: dict[int, list[Record]] = defaultdict(list)
     for record in records:
-        found[record.partition].append(record)
-    return dict(found)
+        grouped[record.partition].append(record)
+    return dict(grouped)
 
 
 def sample(client: Client, codec: str) -> list[Record]:
-    """Records of all kinds: keys, values and headers that are null, empty, large, or no text."""
+    """Return records of all kinds: keys, values and headers that are null, empty, large, or not text."""
     nothing = None if client.null_header_values else b""
     some = [
         Record(0, None, b"no key"),
@@ -36,13 +36,15 @@ def sample(client: Client, codec: str) -> list[Record]:
     ]
     if client.empty_records:
         some.append(Record(0, None, None))
-    many = [Record(2, b"%d" % each, f"{client.name} {codec} {each}".encode() * 5) for each in range(300)]
+    many = [Record(2, b"%d" % number, f"{client.name} {codec} {number}".encode() * 5) for number in range(300)]
     return some + many
 
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
 @pytest.mark.parametrize("writer", CLIENTS, ids=lambda client: client.name)
-def test_everyone_reads_what_one_has_written(node: OttlaNode, programs: Programs, writer: Client, codec: str) -> None:
+def test_every_client_reads_the_records_of_each(
+    node: OttlaNode, programs: Programs, writer: Client, codec: str
+) -> None:
     if codec not in writer.codecs:
         pytest.skip(f"{writer.name} has no {codec}")
     topic = f"{writer.name}-{codec}"
@@ -58,7 +60,7 @@ def test_everyone_reads_what_one_has_written(node: OttlaNode, programs: Programs
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_messages_of_ten_megabytes(node: OttlaNode, programs: Programs, client: Client) -> None:
+def test_records_of_ten_megabytes_are_read_back(node: OttlaNode, programs: Programs, client: Client) -> None:
     topic = f"large-{client.name}"
     create(node, topic, max_message_bytes="16000000")
     records = [Record(0, None, bytes([number]) * LARGE_BYTES) for number in range(2)]
@@ -68,8 +70,8 @@ def test_messages_of_ten_megabytes(node: OttlaNode, programs: Programs, client: 
     assert read.records == tuple(records)
 
 
-def test_a_thousand_partitions(node: OttlaNode, programs: Programs) -> None:
-    """Everyone writes to all of them, and reads them all."""
+def test_clients_use_a_thousand_partitions(node: OttlaNode, programs: Programs) -> None:
+    """Every client writes to all partitions, and reads all of them."""
     create(node, "wide", 1000)
     written: list[Record] = []
     clients = [client for client in CLIENTS if client.is_installed]

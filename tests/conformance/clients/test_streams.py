@@ -1,4 +1,4 @@
-"""Kafka Streams counts words exactly once with classic groups, although the node is killed meanwhile."""
+"""Kafka Streams counts words exactly once with classic groups, even if the node is killed."""
 
 import signal
 import subprocess
@@ -23,7 +23,7 @@ END_TIMEOUT_S = 30
 
 @contextmanager
 def counting(node: OttlaNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """The application, once it runs; killed if it has not ended by itself."""
+    """Run the application, and kill it at the end if it still runs."""
     command = [
         *(str(java()), *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", streams_class_path()),
         *("WordCount", node.address, "words", "lines", "counts", str(folder), "1", "exactly_once_v2", "classic"),
@@ -31,7 +31,7 @@ def counting(node: OttlaNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        assert any(line.strip() == "state RUNNING" for line in process.stdout), "it ended before it ran"
+        assert any(line.strip() == "state RUNNING" for line in process.stdout), "the application exited before it ran"
         yield process
     finally:
         process.kill()
@@ -39,21 +39,19 @@ def counting(node: OttlaNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def read_counts(node: OttlaNode, programs: Programs, count: int) -> dict[str, list[int]]:
-    """The counts of each word, in their order."""
+    """Return the successive counts of each word."""
     read = programs[LIBRDKAFKA].ask(
         "read", address=node.address, topic="counts", partitions=PARTITIONS, count=count, committed=True
     )
-    found: dict[str, list[int]] = defaultdict(list)
+    counts: dict[str, list[int]] = defaultdict(list)
     for record in read.records:
         assert record.key is not None
         assert record.value is not None
-        found[record.key.decode()].append(int(record.value))
-    return dict(found)
+        counts[record.key.decode()].append(int(record.value))
+    return dict(counts)
 
 
-def test_words_are_counted_once_although_the_node_is_killed(
-    node: OttlaNode, programs: Programs, tmp_path: Path
-) -> None:
+def test_words_are_counted_once_if_the_node_is_killed(node: OttlaNode, programs: Programs, tmp_path: Path) -> None:
     create(node, "lines", PARTITIONS)
     create(node, "counts", PARTITIONS)
 
@@ -64,7 +62,7 @@ def test_words_are_counted_once_although_the_node_is_killed(
     expected = Counter(word for line in LINES for word in line.split())
     with counting(node, tmp_path / "state") as application:
         write(LINES[:100])
-        read_counts(node, programs, 100)  # it is in the middle of them
+        read_counts(node, programs, 100)  # the application is working on these records
         node.stop(signal.SIGKILL)
         node.start()
         write(LINES[100:])

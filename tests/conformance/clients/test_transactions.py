@@ -1,4 +1,4 @@
-"""Transactions of every client: readers see what was committed, and what was aborted only if they ask for it."""
+"""Every client's transactions: `read_committed` readers see only the committed records."""
 
 import pytest
 
@@ -8,12 +8,12 @@ from tests.conformance.clients.topics import committed, create
 from tests.support.ottla_node import OttlaNode
 
 
-def numbered(word: str, count: int = 5) -> list[Record]:
+def numbered_records(word: str, count: int = 5) -> list[Record]:
     return [Record(0, None, f"{word} {number}".encode()) for number in range(count)]
 
 
 @pytest.mark.parametrize("writer", CLIENTS, ids=lambda client: client.name)
-def test_what_was_committed_is_read_and_what_was_aborted_is_not(
+def test_committed_records_are_read_and_aborted_ones_are_not(
     node: OttlaNode, programs: Programs, writer: Client
 ) -> None:
     topic = f"transacted-{writer.name}"
@@ -24,12 +24,12 @@ def test_what_was_committed_is_read_and_what_was_aborted_is_not(
             "write",
             address=node.address,
             topic=topic,
-            records=numbered(word),
+            records=numbered_records(word),
             transactional_id=f"id-{writer.name}",
             abort=word == "dropped",
         )
-    kept = numbered("kept") + numbered("kept too")
-    everything = [record for word in words for record in numbered(word)]
+    kept = numbered_records("kept") + numbered_records("kept too")
+    everything = [record for word in words for record in numbered_records(word)]
     for reader in CLIENTS:
         if not reader.is_installed:
             continue
@@ -46,11 +46,9 @@ def test_what_was_committed_is_read_and_what_was_aborted_is_not(
 
 
 @pytest.mark.parametrize(
-    "client", [each for each in CLIENTS if each.offsets_without_member], ids=lambda client: client.name
+    "client", [client for client in CLIENTS if client.offsets_without_member], ids=lambda client: client.name
 )
-def test_offsets_are_committed_with_a_transaction_or_not_at_all(
-    node: OttlaNode, programs: Programs, client: Client
-) -> None:
+def test_offsets_are_committed_only_with_their_transaction(node: OttlaNode, programs: Programs, client: Client) -> None:
     topic, group = f"offsets-{client.name}", f"group-{client.name}"
     create(node, topic)
     for count, abort, expected in ((3, False, 3), (5, True, 3), (7, False, 7)):
@@ -58,7 +56,7 @@ def test_offsets_are_committed_with_a_transaction_or_not_at_all(
             "write",
             address=node.address,
             topic=topic,
-            records=numbered("record", count),
+            records=numbered_records("record", count),
             transactional_id=f"offsets-{client.name}",
             offsets_of=group,
             abort=abort,

@@ -1,4 +1,4 @@
-"""Topics for clients, and what their groups have committed, as another client sees it."""
+"""Creates topics for clients, and reads the committed offsets of their groups."""
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -12,14 +12,14 @@ TIMEOUT_S = 60
 def create(node: OttlaNode, topic: str, partitions: int = 1, **configs: str) -> None:
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": node.address})
-    (made,) = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values()
-    made.result(TIMEOUT_S)
+    (future,) = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values()
+    future.result(TIMEOUT_S)
 
 
 def committed(node: OttlaNode, group: str, topic: str, partitions: int) -> list[int]:
-    """The offset of each partition; negative where there is none."""
+    """Return the committed offset of each partition, negative if there is none."""
     reader = Consumer({"bootstrap.servers": node.address, "group.id": group})
-    asked = [TopicPartition(topic, partition) for partition in range(partitions)]
-    offsets = [each.offset for each in reader.committed(asked, timeout=TIMEOUT_S)]
+    queried = [TopicPartition(topic, partition) for partition in range(partitions)]
+    offsets = [position.offset for position in reader.committed(queried, timeout=TIMEOUT_S)]
     reader.close()
     return offsets

@@ -1,4 +1,4 @@
-"""Clusters as Kafka's tests ask for them: a folder each, with what is wanted in it, and processes for its nodes."""
+"""Clusters for Kafka's tests: each has a folder with the requested properties, and a process per node."""
 
 import os
 import shutil
@@ -26,7 +26,7 @@ class ClusterFailed(Exception):
 
 
 class Subject:
-    """What the nodes are: the commands that format their directories and that run a node."""
+    """The implementation under test: the commands that format directories and run a node."""
 
     def __init__(
         self,
@@ -35,10 +35,10 @@ class Subject:
         class_path: str = "",
     ) -> None:
         self.format_command = format_command
-        """Takes the arguments for each node."""
+        """Returns the commands for the format arguments of all nodes."""
         self.serve_command = serve_command
         self.class_path = class_path
-        """Where a node finds the plug-ins that tests bring along."""
+        """The class path of plug-ins that tests contain."""
 
     @classmethod
     def ottla(cls, class_path: str = "") -> "Subject":
@@ -55,25 +55,25 @@ class Subject:
 
 
 class ProcessCluster:
-    """One cluster, in a folder that the test has made."""
+    """A cluster in a folder that the test created."""
 
     def __init__(self, folder: Path, subject: Subject) -> None:
         self._folder = folder
         self._subject = subject
-        self._wanted = read_properties(folder / "cluster.properties")
+        self._requested = read_properties(folder / "cluster.properties")
         self._ports: dict[int, int] = {}
         self._controller_ports: dict[int, int] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Format and start all nodes; return when they listen."""
-        wanted = self._wanted
-        if wanted["security"] != "PLAINTEXT":
-            raise ClusterFailed(f"security protocol {wanted['security']} is not served yet")
-        first = 0 if wanted["combined"] == "true" else FIRST_CONTROLLER
-        self._ports = {node: free_port() for node in range(int(wanted["brokers"]))}
-        self._controller_ports = {first + number: free_port() for number in range(int(wanted["controllers"]))}
-        nodes = sorted({*self._ports, *self._controller_ports}, reverse=True)  # controllers of their own first
+        """Format and start all nodes, and return when they listen."""
+        requested = self._requested
+        if requested["security"] != "PLAINTEXT":
+            raise ClusterFailed(f"security protocol {requested['security']} is not supported yet")
+        first = 0 if requested["combined"] == "true" else FIRST_CONTROLLER
+        self._ports = {node: free_port() for node in range(int(requested["brokers"]))}
+        self._controller_ports = {first + number: free_port() for number in range(int(requested["controllers"]))}
+        nodes = sorted({*self._ports, *self._controller_ports}, reverse=True)  # dedicated controllers first
         for node in nodes:
             self._write_settings(node)
         self._format(nodes)
@@ -92,7 +92,7 @@ class ProcessCluster:
         )
 
     def stop_broker(self, node: int) -> None:
-        """Stop a node in order."""
+        """Shut a node down."""
         process = self._processes.pop(node)
         process.send_signal(signal.SIGTERM)
         try:
@@ -102,12 +102,12 @@ class ProcessCluster:
             process.wait()
 
     def start_broker(self, node: int) -> None:
-        """Start a node again; return when it listens."""
+        """Start a node again, and return when it listens."""
         self._launch(node)
         self._wait_for(self._ports[node])
 
     def stop(self) -> None:
-        """End everything at once, and remove what the nodes have kept."""
+        """Kill all nodes, and delete their data."""
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
@@ -117,12 +117,12 @@ class ProcessCluster:
             shutil.rmtree(data, ignore_errors=True)
 
     def _write_settings(self, node: int) -> None:
-        wanted, listener = self._wanted, self._wanted["listener"]
+        requested, listener = self._requested, self._requested["listener"]
         replicas = str(min(3, len(self._ports)))
         settings = {
             "node.id": str(node),
             "log.dirs": ",".join(
-                str(self._folder / f"data-{node}" / f"disk-{number}") for number in range(int(wanted["disks"]))
+                str(self._folder / f"data-{node}" / f"disk-{number}") for number in range(int(requested["disks"]))
             ),
             "controller.quorum.voters": ",".join(
                 f"{voter}@localhost:{port}" for voter, port in self._controller_ports.items()
@@ -138,7 +138,7 @@ class ProcessCluster:
         }
         for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
             settings |= {f"{topic}.num.partitions": "5", f"{topic}.replication.factor": replicas}
-        settings |= below(wanted, "all.")
+        settings |= below(requested, "all.")
         roles, listeners = [], []
         if node in self._ports:
             roles.append("broker")
@@ -148,17 +148,19 @@ class ProcessCluster:
             roles.append("controller")
             listeners.append(f"CONTROLLER://localhost:{self._controller_ports[node]}")
         settings |= {"process.roles": ",".join(roles), "listeners": ",".join(listeners)}
-        write_properties(self._settings_file(node), settings | below(wanted, f"node.{node}."))
+        write_properties(self._settings_file(node), settings | below(requested, f"node.{node}."))
 
     def _format(self, nodes: Iterable[int]) -> None:
         features = [
-            word for name, level in below(self._wanted, "feature.").items() for word in ("--feature", f"{name}={level}")
+            word
+            for name, level in below(self._requested, "feature.").items()
+            for word in ("--feature", f"{name}={level}")
         ]
-        given = [["-t", CLUSTER_ID, "-c", str(self._settings_file(node))] for node in nodes]
-        wanted = [[*rule, "--release-version", self._wanted["release"], *features] for rule in given]
-        # Some tests ask for combinations that Kafka's own tool refuses too; they then get the defaults.
-        problem = run_all(self._subject.format_command(wanted))
-        if problem and run_all(self._subject.format_command([[*rule, "--ignore-formatted"] for rule in given])):
+        options = [["-t", CLUSTER_ID, "-c", str(self._settings_file(node))] for node in nodes]
+        requested = [[*node, "--release-version", self._requested["release"], *features] for node in options]
+        # Some tests request combinations that Kafka's tool refuses too; they then get the defaults.
+        problem = run_all(self._subject.format_command(requested))
+        if problem and run_all(self._subject.format_command([[*node, "--ignore-formatted"] for node in options])):
             raise ClusterFailed(f"the nodes cannot be formatted: {problem}")
 
     def _launch(self, node: int) -> None:
@@ -180,7 +182,7 @@ class ProcessCluster:
                 time.sleep(0.05)
             else:
                 return
-        raise ClusterFailed(f"nothing listens on port {port} after {START_TIMEOUT_S} s; see {self._folder}")
+        raise ClusterFailed(f"no node listens on port {port} after {START_TIMEOUT_S} s; see {self._folder}")
 
     def _settings_file(self, node: int) -> Path:
         return self._folder / f"{node}.properties"
@@ -191,27 +193,27 @@ def addresses(ports: Mapping[int, int]) -> str:
 
 
 def below(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """The settings whose names begin with a prefix, without it."""
+    """Return the settings whose names start with a prefix, without the prefix."""
     return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
 
 
 def run_all(commands: list[list[str]]) -> str:
-    """Run commands side by side; what those said that failed."""
+    """Run commands in parallel, and return the output of those that failed."""
     running = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for command in commands
     ]
-    told = [each.communicate(timeout=START_TIMEOUT_S)[0].strip() for each in running]
-    return "\n".join(words or "failed" for words, each in zip(told, running, strict=True) if each.returncode)
+    outputs = [process.communicate(timeout=START_TIMEOUT_S)[0].strip() for process in running]
+    return "\n".join(output or "failed" for output, process in zip(outputs, running, strict=True) if process.returncode)
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """A file that Java has written: one setting a line, with backslashes before what has a meaning."""
-    found = {}
+    """Read a file that Java wrote, with a setting per line and backslashes before special characters."""
+    settings = {}
     for line in path.read_text().splitlines():
         if line and not line.startswith("#"):
             key, _, value = line.replace("\\:", ":").replace("\\=", "=").replace("\\#", "#").partition("=")
-            found[key.replace("\\ ", " ")] = value.replace("\\\\", "\\")
-    return found
+            settings[key.replace("\\ ", " ")] = value.replace("\\\\", "\\")
+    return settings
 
 
 def write_properties(path: Path, settings: Mapping[str, str]) -> None:

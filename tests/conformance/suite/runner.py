@@ -1,4 +1,4 @@
-"""Runs classes of Kafka's tests in a JVM, and the clusters that they ask for."""
+"""Runs classes of Kafka's tests in a JVM, and the clusters that they request."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ from tests.conformance.suite.clusters import ClusterFailed, ProcessCluster, Subj
 SOURCES = Path(__file__).parent / "kafka"
 POM = SOURCES / "pom.xml"
 CLUSTER_TEST = b"Lorg/apache/kafka/common/test/api/ClusterTe"
-"""How a class's constants begin to name the annotations `@ClusterTest`, `@ClusterTests` and `@ClusterTemplate`."""
+"""The common prefix of `@ClusterTest`, `@ClusterTests` and `@ClusterTemplate` in a class's constants."""
 LOGGING = """Configuration:
   Appenders: {Console: {name: out, PatternLayout: {pattern: "[%d] %p %m (%c)%n"}}}
   Loggers: {Root: {level: ERROR, AppenderRef: {ref: out}}}
@@ -27,16 +27,16 @@ LOGGING = """Configuration:
 
 
 class Result(NamedTuple):
-    """What became of one test."""
+    """The result of a test."""
 
     test: str
-    """Class and method, and which of its variants."""
+    """Class, method and variant."""
     failure: str | None
-    """The first line of what went wrong."""
+    """The first line of the error, or None if the test passed."""
 
 
 def libraries() -> Path:
-    """The folder with the jars of the suite."""
+    """Return the folder with the jars of the suite."""
     return cached(f"kafka-suite-{digest([POM])}", lambda folder: copy_jars(folder, POM))
 
 
@@ -47,33 +47,33 @@ def class_path() -> str:
 
 
 def full_names(classes: Iterable[str]) -> list[str]:
-    """Classes with their packages; those that have one already stay as they are."""
-    wanted = list(classes)
-    known = cluster_tests() if any("." not in name for name in wanted) else {}
-    missing = [name for name in wanted if "." not in name and name not in known]
+    """Return the class names with their packages, which some names already have."""
+    names = list(classes)
+    available = cluster_tests() if any("." not in name for name in names) else {}
+    missing = [name for name in names if "." not in name and name not in available]
     if missing:
-        raise ClusterFailed(f"no class that tests a cluster is named {', '.join(missing)}")
-    return [name if "." in name else known[name] for name in wanted]
+        raise ClusterFailed(f"no test class that uses a cluster is named {', '.join(missing)}")
+    return [name if "." in name else available[name] for name in names]
 
 
 def cluster_tests() -> dict[str, str]:
-    """The classes of the jars that ask for a cluster, with their packages."""
-    known: dict[str, str] = {}
+    """Return the test classes in the jars that use a cluster: simple name → full name."""
+    full: dict[str, str] = {}
     for jar in sorted(libraries().glob("kafka*-test.jar")):
         with ZipFile(jar) as classes:
             for entry in classes.namelist():
                 name = entry.removesuffix(".class").replace("/", ".")
                 if entry.endswith("Test.class") and "$" not in entry and CLUSTER_TEST in classes.read(entry):
-                    known[name.rpartition(".")[2]] = name
-    return known
+                    full[name.rpartition(".")[2]] = name
+    return full
 
 
 def run_classes(
     classes: list[str], subject: Subject, *, per_test_s: int = 120, only: str = "", keep: Path | None = None
 ) -> list[Result]:
-    """Run classes of tests, or of their methods those that a regular expression finds; what became of each test.
+    """Run test classes, or only their methods that match a regular expression, and return the results.
 
-    `keep` is a folder for the tests' reports and for the logs of the nodes.
+    `keep` is a folder for reports and the logs of nodes.
     """
     with tempfile.TemporaryDirectory(prefix="ottla-suite-") as folder, _Clusters(subject, keep) as clusters:
         work = Path(folder)
@@ -111,7 +111,7 @@ def _results(reports: Path) -> Iterator[Result]:
 
 
 class _Clusters:
-    """Listens for what the tests want: `start DIR`, `stop DIR`, `stop-broker DIR ID`, `start-broker DIR ID`."""
+    """Serves the requests of tests: `start DIR`, `stop DIR`, `stop-broker DIR ID`, `start-broker DIR ID`."""
 
     def __init__(self, subject: Subject, keep: Path | None) -> None:
         self._subject = subject
@@ -141,14 +141,14 @@ class _Clusters:
         with connection, connection.makefile("rw", encoding="utf-8", newline="\n") as lines:
             for line in lines:
                 try:
-                    self._do(*line.split())
+                    self._handle(*line.split())
                     answer = "ok"
                 except (ClusterFailed, OSError, KeyError, subprocess.SubprocessError) as error:
                     answer = repr(error).replace("\n", " ")
                 lines.write(answer + "\n")
                 lines.flush()
 
-    def _do(self, action: str, folder: str, broker: str = "") -> None:
+    def _handle(self, action: str, folder: str, broker: str = "") -> None:
         if action == "start":
             self._clusters[folder] = ProcessCluster(Path(folder), self._subject)
         cluster = self._clusters[folder]

@@ -1,13 +1,13 @@
-"""Kafka's own tests, the quick ones of them: what passes on Apache Kafka passes here.
+"""The fast classes of Kafka's own tests: tests that pass on Apache Kafka pass on Ottla.
 
-All of them: `python -m tests.conformance.suite --all`.
+`python -m tests.conformance.suite --all` runs all classes.
 """
 
 import json
 
 import pytest
 
-from tests.conformance.suite.__main__ import EXPECTED, of_class
+from tests.conformance.suite.__main__ import EXPECTED, class_of
 from tests.conformance.suite.clusters import Subject
 from tests.conformance.suite.runner import class_path, full_names, run_classes
 
@@ -15,9 +15,9 @@ QUICK = ("AutoTopicCreationTest", "DescribeFeaturesTest", "DeleteRecordsCommandT
 
 
 @pytest.mark.timeout(600)
-def test_what_passes_on_apache_kafka_passes_here() -> None:
+def test_tests_that_pass_on_apache_kafka_pass_on_ottla() -> None:
     expected: dict[str, list[str]] = json.loads(EXPECTED.read_text())
     results = run_classes(full_names(QUICK), Subject.ottla(class_path()))
     passed = {result.test for result in results if result.failure is None}
-    assert {of_class(result) for result in results} == set(QUICK)
+    assert {class_of(result) for result in results} == set(QUICK)
     assert {test for name in QUICK for test in expected[name]} - passed == set()

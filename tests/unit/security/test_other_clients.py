@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.conformance.clients.programs.lines import Record
-from tests.conformance.clients.running import FRANZ_GO, KAFKAJS, SARAMA, Client, ClientFailed, Running
+from tests.conformance.clients.running import FRANZ_GO, KAFKAJS, SARAMA, Client, ClientFailed, RunningClient
 from tests.unit.security.secured_node import PASSWORDS, SecuredNode
 from tests.unit.security.test_clients import new_topic
 
@@ -20,7 +20,7 @@ RECORDS = tuple(Record(0, b"%d" % number, b"value %d" % number) for number in ra
 
 
 @pytest.fixture(scope="module", params=CLIENTS, ids=lambda client: client.name)
-def client(request: pytest.FixtureRequest) -> Iterator[Running]:
+def client(request: pytest.FixtureRequest) -> Iterator[RunningClient]:
     kind: Client = request.param
     with kind.running() as running:
         yield running
@@ -43,14 +43,14 @@ def client_settings(
 
 
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
-def test_what_is_written_is_read(client: Running, ottla_node: SecuredNode, listener: str, mechanism: str) -> None:
+def test_what_is_written_is_read(client: RunningClient, ottla_node: SecuredNode, listener: str, mechanism: str) -> None:
     topic, way = new_topic(ottla_node), client_settings(ottla_node, listener, mechanism)
     client.ask("write", topic=topic, records=RECORDS, **way)
     read = client.ask("read", topic=topic, partitions=1, count=len(RECORDS), **way)
     assert read.records == RECORDS
 
 
-def test_a_group_is_joined(client: Running, ottla_node: SecuredNode) -> None:
+def test_a_group_is_joined(client: RunningClient, ottla_node: SecuredNode) -> None:
     topic, way = new_topic(ottla_node), client_settings(ottla_node, "SASL_SSL", "SCRAM-SHA-256")
     client.ask("write", topic=topic, records=RECORDS, **way)
     client.ask("join", topic=topic, group=uuid.uuid4().hex, **way)
@@ -64,7 +64,7 @@ def test_a_group_is_joined(client: Running, ottla_node: SecuredNode) -> None:
 
 
 @of_kinds(FRANZ_GO, SARAMA)
-def test_a_session_is_reauthenticated(client: Running, ottla_node: SecuredNode) -> None:
+def test_a_session_is_reauthenticated(client: RunningClient, ottla_node: SecuredNode) -> None:
     """It lasts for two seconds there; a member reads for longer than that.
 
     kafkajs proves it again ten seconds before the end, which is too often for Kafka, too.
@@ -86,7 +86,7 @@ def test_a_session_is_reauthenticated(client: Running, ottla_node: SecuredNode) 
 
 @of_kinds(SARAMA, KAFKAJS)
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_wrong_password_is_reported(client: Running, ottla_node: SecuredNode, mechanism: str) -> None:
+def test_a_wrong_password_is_reported(client: RunningClient, ottla_node: SecuredNode, mechanism: str) -> None:
     """franz-go tries again until its time is up."""
     way = client_settings(ottla_node, "SASL_SSL", mechanism, "wrong")
     with pytest.raises(ClientFailed, match=r"(?i)authenticat|credentials"):

@@ -1,1 +1,1 @@
-"""One program a client: it is told what to do by lines of JSON, and answers by lines of JSON."""
+"""A program for each client, which reads requests and writes answers as lines of JSON."""

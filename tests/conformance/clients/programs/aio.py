@@ -1,4 +1,4 @@
-"""What tests ask of aiokafka."""
+"""The tests' client program for aiokafka."""
 
 import asyncio
 import threading
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Aiokafka(Client):
-    """One member of a group at most, which beats in the background; producers and readers as asked."""
+    """A client with at most one group member, which sends heartbeats in the background."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -24,28 +24,28 @@ class Aiokafka(Client):
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
 
     def write(self, request: Request) -> None:
-        self._do(_write(request))
+        self._run(_write(request))
 
     def read(self, request: Request) -> list[Record]:
-        return self._do(_read(request))
+        return self._run(_read(request))
 
     def join(self, request: Request) -> None:
-        self._member = self._do(_join(request))
+        self._member = self._run(_join(request))
 
     def poll(self, request: Request) -> tuple[list[Record], list[int]]:
-        records = self._do(_polled(self._member, request.timeout_ms))
-        return records, [each.partition for each in self._member.assignment()]
+        records = self._run(_poll_records(self._member, request.timeout_ms))
+        return records, [part.partition for part in self._member.assignment()]
 
     def commit(self) -> None:
-        self._do(self._member.commit())
+        self._run(self._member.commit())
 
     def leave(self) -> None:
-        self._do(self._member.stop())
+        self._run(self._member.stop())
 
     def administer(self, request: Request) -> list[str]:
-        return self._do(_administer(request))
+        return self._run(_administer(request))
 
-    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * TIMEOUT_S)
 
 
@@ -88,7 +88,7 @@ async def _read(request: Request) -> list[Record]:
         records: list[Record] = []
         async with asyncio.timeout(TIMEOUT_S):
             while len(records) < request.count:
-                records += await _polled(consumer, 200)
+                records += await _poll_records(consumer, 200)
         return records
     finally:
         await consumer.stop()
@@ -113,11 +113,11 @@ def _consumer(request: Request, group: str | None, **settings: Any) -> Any:
     )
 
 
-async def _polled(consumer: Any, timeout_ms: int) -> list[Record]:
-    found = await consumer.getmany(timeout_ms=timeout_ms, max_records=10_000)
+async def _poll_records(consumer: Any, timeout_ms: int) -> list[Record]:
+    polled = await consumer.getmany(timeout_ms=timeout_ms, max_records=10_000)
     return [
         Record(record.partition, record.key, record.value, tuple(record.headers))
-        for records in found.values()
+        for records in polled.values()
         for record in records
     ]
 

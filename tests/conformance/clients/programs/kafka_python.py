@@ -1,4 +1,4 @@
-"""What tests ask of kafka-python."""
+"""The tests' client program for kafka-python."""
 
 import time
 from typing import Any
@@ -13,7 +13,7 @@ JOIN_TIMEOUT_MS = 1500
 
 
 class KafkaPython(Client):
-    """One member of a group at most; producers and readers as asked."""
+    """A client with at most one group member."""
 
     def __init__(self) -> None:
         self._member: Any = None
@@ -34,8 +34,8 @@ class KafkaPython(Client):
             producer.send(request.topic, record.value, record.key, list(record.headers), record.partition)
             for record in request.records
         ]
-        for each in sent:
-            each.get(timeout=TIMEOUT_S)
+        for future in sent:
+            future.get(timeout=TIMEOUT_S)
         if request.offsets_of:
             offsets = {TopicPartition(request.topic, 0): OffsetAndMetadata(len(sent), "", -1)}
             producer.send_offsets_to_transaction(offsets, request.offsets_of)
@@ -53,8 +53,8 @@ class KafkaPython(Client):
         records: list[Record] = []
         deadline = time.monotonic() + TIMEOUT_S
         while len(records) < request.count:
-            assert time.monotonic() < deadline, f"{len(records)} records in time"
-            records += _polled(consumer, 200)
+            assert time.monotonic() < deadline, f"{len(records)} records within the time limit"
+            records += _poll_records(consumer, 200)
         consumer.close()
         return records
 
@@ -63,8 +63,8 @@ class KafkaPython(Client):
         self._member.subscribe([request.topic])
 
     def poll(self, request: Request) -> tuple[list[Record], list[int]]:
-        records = _polled(self._member, max(request.timeout_ms, JOIN_TIMEOUT_MS))
-        return records, [each.partition for each in self._member.assignment()]
+        records = _poll_records(self._member, max(request.timeout_ms, JOIN_TIMEOUT_MS))
+        return records, [part.partition for part in self._member.assignment()]
 
     def commit(self) -> None:
         self._member.commit()
@@ -103,11 +103,11 @@ def _consumer(request: Request, group: str | None, **settings: Any) -> Any:
     )
 
 
-def _polled(consumer: Any, timeout_ms: int) -> list[Record]:
-    found = consumer.poll(timeout_ms=timeout_ms)
+def _poll_records(consumer: Any, timeout_ms: int) -> list[Record]:
+    polled = consumer.poll(timeout_ms=timeout_ms)
     return [
         Record(record.partition, record.key, record.value, tuple(record.headers))
-        for records in found.values()
+        for records in polled.values()
         for record in records
     ]
 

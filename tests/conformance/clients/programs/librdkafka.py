@@ -1,4 +1,4 @@
-"""What tests ask of librdkafka, through confluent-kafka."""
+"""The tests' client program for librdkafka, through confluent-kafka."""
 
 import time
 from typing import Any
@@ -17,7 +17,7 @@ from tests.conformance.clients.programs.lines import LARGEST_BYTES, TIMEOUT_S, C
 
 
 class Librdkafka(Client):
-    """One member of a group at most; producers and readers as asked."""
+    """A client with at most one group member."""
 
     def __init__(self) -> None:
         self._member: Consumer | None = None
@@ -66,27 +66,27 @@ class Librdkafka(Client):
         records: list[Record] = []
         deadline = time.monotonic() + TIMEOUT_S
         while len(records) < request.count:
-            assert time.monotonic() < deadline, f"{len(records)} records in time"
-            records += [_record(each) for each in consumer.consume(1000, 0.2)]
+            assert time.monotonic() < deadline, f"{len(records)} records within the time limit"
+            records += [_record(message) for message in consumer.consume(1000, 0.2)]
         consumer.close()
         return records
 
     def join(self, request: Request) -> None:
-        how = {"group.protocol": "consumer"} if request.protocol == "consumer" else {"heartbeat.interval.ms": 300}
-        self._member = _consumer(request, group=request.group, **how)
+        settings = {"group.protocol": "consumer"} if request.protocol == "consumer" else {"heartbeat.interval.ms": 300}
+        self._member = _consumer(request, group=request.group, **settings)
         self._member.subscribe([request.topic])
 
     def poll(self, request: Request) -> tuple[list[Record], list[int]]:
         assert self._member is not None
-        found = self._member.consume(1000, request.timeout_ms / 1000)
-        return [_record(each) for each in found], [each.partition for each in self._member.assignment()]
+        messages = self._member.consume(1000, request.timeout_ms / 1000)
+        return [_record(message) for message in messages], [part.partition for part in self._member.assignment()]
 
     def commit(self) -> None:
         assert self._member is not None
         try:
             self._member.commit(asynchronous=False)
         except KafkaException as error:
-            if error.args[0].code() != KafkaError._NO_OFFSET:  # nothing was polled since partitions were assigned
+            if error.args[0].code() != KafkaError._NO_OFFSET:  # nothing was polled since the assignment
                 raise
 
     def leave(self) -> None:

@@ -1,6 +1,6 @@
-"""How a client program in Python is told what to do: one request a line, one answer a line, both in JSON.
+"""The protocol of client programs: one request and one answer per line, both in JSON.
 
-The programs in Go and JavaScript speak the same. A request names its action: `write` and `read` records; `join`,
+The programs in Go and JavaScript use the same protocol. A request names its action: `write` and `read` records; `join`,
 `poll`, `commit` and `leave` as a member of a group; `administer` a topic. Keys and values are in Base64; null is null.
 """
 
@@ -17,7 +17,7 @@ TIMEOUT_S = 60
 
 
 class Record(NamedTuple):
-    """A record as it is written, or as it was read."""
+    """A record to write, or as read."""
 
     partition: int
     key: bytes | None
@@ -27,7 +27,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Request:
-    """What to do, with all that any of the actions wants to know."""
+    """A request, with the fields of all actions."""
 
     do: str
     address: str = ""
@@ -37,24 +37,24 @@ class Request:
     transactional_id: str = ""
     abort: bool = False
     offsets_of: str = ""
-    """A group, for which the transaction commits as many records of partition 0 as it has written."""
+    """A group for which the transaction commits the number of written records as offset of partition 0."""
     partitions: int = 0
     count: int = 0
     committed: bool = False
-    """Read only what was committed."""
+    """Whether to read only committed records."""
     group: str = ""
     protocol: str = "classic"
     timeout_ms: int = 0
     trusted: str = ""
-    """A file with the certificate of an authority, for TLS."""
+    """A file with the certificate of a certificate authority, for TLS."""
     mechanism: str = ""
-    """Of SASL, with a user and a password; the programs in Go and JavaScript know PLAIN and SCRAM."""
+    """The SASL mechanism, with user and password; the programs in Go and JavaScript support PLAIN and SCRAM."""
     user: str = ""
     password: str = ""
 
 
 class Answer(NamedTuple):
-    """What was read, which partitions a member holds, and what an administrator has seen."""
+    """The records read, the assigned partitions of a member, and the values that an admin client saw."""
 
     records: tuple[Record, ...] = ()
     assigned: tuple[int, ...] = ()
@@ -63,15 +63,15 @@ class Answer(NamedTuple):
 
 
 class Client(ABC):
-    """What a program does with its client."""
+    """The actions of a client program."""
 
     @abstractmethod
     def write(self, request: Request) -> None:
-        """Write the records, if asked in a transaction, and wait until they are acknowledged."""
+        """Write the records, in a transaction if requested, and wait until they are acknowledged."""
 
     @abstractmethod
     def read(self, request: Request) -> list[Record]:
-        """Read as many records as asked for, from the beginning of all partitions."""
+        """Read `count` records from the beginning of all partitions."""
 
     @abstractmethod
     def join(self, request: Request) -> None:
@@ -79,11 +79,11 @@ class Client(ABC):
 
     @abstractmethod
     def poll(self, request: Request) -> tuple[list[Record], list[int]]:
-        """What came, and the partitions that this member holds."""
+        """Return the records that were polled, and the assigned partitions."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit all that was polled."""
+        """Commit the offsets of all polled records."""
 
     @abstractmethod
     def leave(self) -> None:
@@ -91,15 +91,15 @@ class Client(ABC):
 
     @abstractmethod
     def administer(self, request: Request) -> list[str]:
-        """Make a topic, change it and delete it; its retention before and after, and the partitions that it got."""
+        """Create, change and delete a topic; return its retention before and after, and its partition count."""
 
 
 def serve(client: Client) -> None:
-    """Answer requests until there are no more."""
+    """Answer requests until the end of the input."""
     for line in sys.stdin.buffer:
         try:
             answer = _answer(client, request_of(json.loads(line)))
-        except Exception:  # noqa: BLE001 - the test that asks gets to see it
+        except Exception:  # noqa: BLE001 - the test reports it
             answer = Answer(error=traceback.format_exc())
         sys.stdout.write(json.dumps(answer_fields(answer)) + "\n")
         sys.stdout.flush()
@@ -126,7 +126,7 @@ def _answer(client: Client, request: Request) -> Answer:
 
 
 def request_of(fields: dict[str, Any]) -> Request:
-    return Request(**{**fields, "records": tuple(record_of(each) for each in fields.get("records", ()))})
+    return Request(**{**fields, "records": tuple(record_of(record) for record in fields.get("records", ()))})
 
 
 def request_fields(request: Request) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def request_fields(request: Request) -> dict[str, Any]:
 
 def answer_of(fields: dict[str, Any]) -> Answer:
     return Answer(
-        records=tuple(record_of(each) for each in fields.get("records") or ()),
+        records=tuple(record_of(record) for record in fields.get("records") or ()),
         assigned=tuple(fields.get("assigned") or ()),
         seen=tuple(fields.get("seen") or ()),
         error=fields.get("error") or "",
@@ -147,7 +147,7 @@ def answer_fields(answer: Answer) -> dict[str, Any]:
 
 
 def record_of(fields: dict[str, Any]) -> Record:
-    headers = tuple((each["key"], _bytes(each["value"])) for each in fields.get("headers") or ())
+    headers = tuple((header["key"], _bytes(header["value"])) for header in fields.get("headers") or ())
     return Record(fields["partition"], _bytes(fields["key"]), _bytes(fields["value"]), headers)
 
 
