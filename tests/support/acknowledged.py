@@ -73,9 +73,9 @@ class Acknowledged:
 
     def wait_for(self, more: int, timeout_s: float = 60.0) -> None:
         """Wait until `more` further records are acknowledged."""
-        deadline, wanted = time.monotonic() + timeout_s, self.count + more
-        while self.count < wanted:
-            assert time.monotonic() < deadline, f"{self.count} of {wanted} acknowledged after {timeout_s:g} s"
+        deadline, target = time.monotonic() + timeout_s, self.count + more
+        while self.count < target:
+            assert time.monotonic() < deadline, f"{self.count} of {target} acknowledged after {timeout_s:g} s"
             time.sleep(0.01)
 
     def check(self) -> None:

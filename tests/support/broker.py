@@ -240,7 +240,9 @@ class Broker:
 
     def register(self, broker: int, *, listener: str = "PLAINTEXT", fenced: bool = False, **fields: Any) -> None:
         """Register a broker in the cluster; broker 1 has this broker's directories."""
-        own = [directory.meta.directory_id for directory in self.logs.directories if directory.meta.directory_id]
+        directory_ids = [
+            directory.meta.directory_id for directory in self.logs.directories if directory.meta.directory_id
+        ]
         self.apply(
             RegisterBrokerRecord(
                 broker_id=broker,
@@ -248,7 +250,7 @@ class Broker:
                 end_points=[BrokerEndpoint(name=listener, host=f"host{broker}", port=9000 + broker)],
                 fenced=fenced,
                 rack=None,
-                log_dirs=own if broker == ME else [],
+                log_dirs=directory_ids if broker == ME else [],
                 **fields,
             )
         )
@@ -390,5 +392,5 @@ def _setting(name: str) -> Any:
 
 
 def _settings_of(image: Image, topic: str) -> LogSettings:
-    given: Mapping[str, str] = {}
-    return LogSettings.of(effective_topic_settings(image.topic_config(topic), given))
+    node_settings: Mapping[str, str] = {}
+    return LogSettings.of(effective_topic_settings(image.topic_config(topic), node_settings))

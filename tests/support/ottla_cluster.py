@@ -126,16 +126,18 @@ class ClusterNode:
                 raise NodeFailed(f"node {self.id} is not ready after {START_TIMEOUT_S} s: {self.log_tail()}")
             time.sleep(0.02)
 
-    def end(self, how: signal.Signals, *, also_good: tuple[int, ...] = ()) -> None:
+    def end(self, stop_signal: signal.Signals, *, other_exit_codes: tuple[int, ...] = ()) -> None:
         process = self.process
         assert process is not None, "it is not running"
-        process.send_signal(how)
+        process.send_signal(stop_signal)
         try:
             code = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise NodeFailed(f"node {self.id} did not stop: {self.log_tail()}") from error
         self.process = None
-        if code not in ((-how,) if how is signal.SIGKILL else (*self.clean_exit_codes, *also_good)):
+        if code not in (
+            (-stop_signal,) if stop_signal is signal.SIGKILL else (*self.clean_exit_codes, *other_exit_codes)
+        ):
             raise NodeFailed(f"node {self.id} exited with {code}: {self.log_tail()}")
 
     @property
@@ -292,10 +294,10 @@ class OttlaCluster:
         values = {**self.settings, **self._node_settings.get(node.id, {})}
         node.write_properties({name: value for name, value in values.items() if value is not None})
 
-    def _signal(self, number: int, how: signal.Signals) -> None:
+    def _signal(self, number: int, stop_signal: signal.Signals) -> None:
         process = self.nodes[number].process
         assert process is not None, f"node {number} is not running"
-        process.send_signal(how)
+        process.send_signal(stop_signal)
 
     def _await_end(self, node: ClusterNode) -> None:
         assert node.process is not None

@@ -93,17 +93,17 @@ class OttlaNode:
                 raise NodeFailed(f"Ottla is not ready after {START_TIMEOUT_S} s: {self.log_tail()}")
             time.sleep(0.02)
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> None:
         """Shut the node down, or kill it with SIGKILL."""
         process = self._process
         assert process is not None, "it is not running"
-        process.send_signal(how)
+        process.send_signal(stop_signal)
         try:
             code = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise NodeFailed(f"Ottla did not stop: {self.log_tail()}") from error
         self._process = None
-        if code != (-how if how is signal.SIGKILL else 0):
+        if code != (-stop_signal if stop_signal is signal.SIGKILL else 0):
             raise NodeFailed(f"Ottla exited with {code}: {self.log_tail()}")
 
     def log_tail(self) -> str:

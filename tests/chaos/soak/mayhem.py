@@ -114,7 +114,7 @@ class Mayhem:
             self._cluster.resume(node.id)
             self._paused.discard(node.id)
         # One that has begun a moment ago does not know yet how to stop in order.
-        node.end(how, also_good=(-how,))
+        node.end(how, other_exit_codes=(-how,))
 
     # -- network --
 

@@ -1,7 +1,7 @@
 """The audit log: for the same request, both nodes log the same decisions with the same text and levels.
 
-Kafka's authorizer is asked by its handlers in the order of a hash table, so that the lines of one request are compared
-as a set. A request that a broker hands on is audited by Kafka's controller, and by an Ottla node that is both, once.
+Kafka's handlers call the authorizer in the order of a hash table, so the lines of a request are compared as a set.
+Kafka's controller audits a request that a broker forwards; an Ottla node that is both audits it once.
 """
 
 import re

@@ -1,8 +1,8 @@
 """An authorizer written in Java gets the same questions from both nodes, and its decisions have the same effect.
 
 The class prints each action that it is asked about. For each request both nodes ask about the same actions, with the
-reference counts and flags; Ottla asks about more of them at once. What Kafka's broker hands on is asked about by its
-controller, on the controller's listener.
+same reference counts and flags, but Ottla asks about more of them in a call. Kafka's controller asks about the requests
+that its broker forwards, on the controller's listener.
 """
 
 import re

@@ -8,7 +8,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewPartitions, NewTo
 
 from tests.conformance.clients.programs.lines import LARGEST_BYTES, TIMEOUT_S, Client, Record, Request, serve
 
-# An assignment that comes between two polls is lost on kafka-python 3.0: whoever joins must get it within one.
+# kafka-python 3.0 loses an assignment that arrives between two polls, so a joining member must get it within one.
 JOIN_TIMEOUT_MS = 1500
 
 

@@ -24,7 +24,7 @@ import org.apache.kafka.server.authorizer.AuthorizationResult;
 import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.authorizer.AuthorizerServerInfo;
 
-/** An authorizer that does what the names of resources ask for, keeps ACLs itself, and prints what it is asked. */
+/** An authorizer that acts on the names of resources, keeps ACLs itself, and prints the questions that it gets. */
 public final class AccessRules implements Authorizer {
     private static final List<AclBinding> ACLS = new CopyOnWriteArrayList<>();
     private String greeting;
@@ -37,14 +37,14 @@ public final class AccessRules implements Authorizer {
     @Override
     public Map<Endpoint, ? extends CompletionStage<Void>> start(AuthorizerServerInfo server) {
         Map<Endpoint, CompletableFuture<Void>> futures = new HashMap<>();
-        for (Endpoint each : server.endpoints()) {
-            boolean isEarly = server.earlyStartListeners().contains(each.listenerName().get());
+        for (Endpoint endpoint : server.endpoints()) {
+            boolean isEarly = server.earlyStartListeners().contains(endpoint.listenerName().get());
             System.out.println("AccessRules started: node " + server.brokerId() + " of "
-                + server.clusterResource().clusterId() + ", " + each.listenerName().get() + " "
-                + each.securityProtocol() + " early " + isEarly);
+                + server.clusterResource().clusterId() + ", " + endpoint.listenerName().get() + " "
+                + endpoint.securityProtocol() + " early " + isEarly);
             CompletableFuture<Void> ready = new CompletableFuture<>();
             ready.completeOnTimeout(null, isEarly ? 0 : 300, TimeUnit.MILLISECONDS);
-            futures.put(each, ready);
+            futures.put(endpoint, ready);
         }
         return futures;
     }
@@ -52,17 +52,17 @@ public final class AccessRules implements Authorizer {
     @Override
     public List<AuthorizationResult> authorize(AuthorizableRequestContext context, List<Action> actions) {
         String api = ApiKeys.forId(context.requestType()).name;
-        List<String> asked = new ArrayList<>();
-        for (Action each : actions) {
-            asked.add(each.operation() + ":" + each.resourcePattern() + ":" + each.resourceReferenceCount() + ":"
-                + each.logIfAllowed() + ":" + each.logIfDenied());
+        List<String> questions = new ArrayList<>();
+        for (Action action : actions) {
+            questions.add(action.operation() + ":" + action.resourcePattern() + ":" + action.resourceReferenceCount() + ":"
+                + action.logIfAllowed() + ":" + action.logIfDenied());
         }
         System.out.println("asked by " + context.principal() + " " + context.clientAddress().getHostAddress() + " "
             + context.listenerName() + " " + context.securityProtocol() + " " + context.clientId() + ": " + api + " v"
-            + context.requestVersion() + " " + String.join("; ", asked));
+            + context.requestVersion() + " " + String.join("; ", questions));
         List<AuthorizationResult> results = new ArrayList<>();
-        for (Action each : actions) {
-            String name = each.resourcePattern().name();
+        for (Action action : actions) {
+            String name = action.resourcePattern().name();
             if (name.startsWith("broken")) {
                 throw new IllegalStateException("the rules are broken");
             }
@@ -84,7 +84,7 @@ public final class AccessRules implements Authorizer {
     public AuthorizationResult authorizeByResourceType(
         AuthorizableRequestContext context, AclOperation operation, ResourceType type
     ) {
-        System.out.println("asked by type: " + ApiKeys.forId(context.requestType()).name + " v"
+        System.out.println("questions by type: " + ApiKeys.forId(context.requestType()).name + " v"
             + context.requestVersion() + " " + operation + " " + type);
         return AuthorizationResult.DENIED;
     }
@@ -94,12 +94,12 @@ public final class AccessRules implements Authorizer {
         AuthorizableRequestContext context, List<AclBinding> bindings
     ) {
         List<CompletableFuture<AclCreateResult>> results = new ArrayList<>();
-        for (AclBinding each : bindings) {
+        for (AclBinding binding : bindings) {
             CompletableFuture<AclCreateResult> result = new CompletableFuture<>();
-            if (each.pattern().name().startsWith("refused")) {
-                result.complete(new AclCreateResult(new InvalidRequestException(greeting + ": no " + each)));
+            if (binding.pattern().name().startsWith("refused")) {
+                result.complete(new AclCreateResult(new InvalidRequestException(greeting + ": no " + binding)));
             } else {
-                ACLS.add(each);
+                ACLS.add(binding);
                 result.completeOnTimeout(AclCreateResult.SUCCESS, 50, TimeUnit.MILLISECONDS);
             }
             results.add(result);
@@ -114,15 +114,15 @@ public final class AccessRules implements Authorizer {
         Map<AclBindingFilter, CompletableFuture<AclDeleteResult>> results = new LinkedHashMap<>();
         for (AclBindingFilter filter : filters) {
             List<AclBindingDeleteResult> removed = new ArrayList<>();
-            for (AclBinding each : ACLS) {
-                if (!filter.matches(each)) {
+            for (AclBinding binding : ACLS) {
+                if (!filter.matches(binding)) {
                     continue;
                 }
-                if (each.pattern().name().startsWith("kept")) {
-                    removed.add(new AclBindingDeleteResult(each, new InvalidRequestException(greeting + ": kept")));
+                if (binding.pattern().name().startsWith("kept")) {
+                    removed.add(new AclBindingDeleteResult(binding, new InvalidRequestException(greeting + ": kept")));
                 } else {
-                    removed.add(new AclBindingDeleteResult(each));
-                    ACLS.remove(each);
+                    removed.add(new AclBindingDeleteResult(binding));
+                    ACLS.remove(binding);
                 }
             }
             results.put(filter, CompletableFuture.completedFuture(new AclDeleteResult(removed)));

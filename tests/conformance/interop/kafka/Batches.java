@@ -25,7 +25,7 @@ final class Batches {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final HexFormat HEX = HexFormat.of();
 
-    /** Bytes in; one JSON object a batch out. An incomplete batch at the end is left out, as a consumer would. */
+    /** Bytes in; a JSON object per batch out. An incomplete batch at the end is skipped, as by a consumer. */
     static List<byte[]> read(List<byte[]> fields) {
         List<byte[]> lines = new ArrayList<>();
         for (RecordBatch batch : MemoryRecords.readableRecords(ByteBuffer.wrap(fields.get(0))).batches()) {
@@ -147,7 +147,7 @@ final class Batches {
         return digits.isNull() ? null : HEX.parseHex(digits.textValue());
     }
 
-    /** What compaction leaves of a batch without records: only its header, for the producer's state. */
+    /** Returns the header that compaction keeps of a batch without records, for the producer's state. */
     private static byte[] emptyBatch(JsonNode batch) {
         ByteBuffer buffer = ByteBuffer.allocate(DefaultRecordBatch.RECORD_BATCH_OVERHEAD);
         DefaultRecordBatch.writeEmptyHeader(

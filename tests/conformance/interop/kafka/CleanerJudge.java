@@ -15,8 +15,8 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 /**
  * Compacts logs with Kafka's own cleaner.
  *
- * The first argument is a JSON file with a list of logs, each a directory and the circumstances of one pass; the second
- * is the file for the answers: for each log where the next pass would begin.
+ * The first argument is a JSON file with a list of logs, each a directory and the parameters of a pass; the second
+ * is the file for the answers: for each log, the offset where the next pass would start.
  */
 public final class CleanerJudge {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -54,7 +54,7 @@ public final class CleanerJudge {
             new LogToClean(log, offsets.firstDirtyOffset(), offsets.firstUncleanableDirtyOffset(), false);
         long end = -1;
         if (chosen.cleanableBytes() > 0) {
-            // The map is filled up to its load factor, so that it takes as many keys as it is told.
+            // The map is filled up to its load factor, so that it holds the given number of keys.
             int slots = task.get("capacity").asInt() * 2;
             Cleaner cleaner = new Cleaner(
                 0, new SkimpyOffsetMap(slots * HASH_AND_OFFSET_BYTES), BUFFER_BYTES, BUFFER_BYTES, 0.5,

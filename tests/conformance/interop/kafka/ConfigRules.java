@@ -4,7 +4,7 @@ import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.common.errors.PolicyViolationException;
 import org.apache.kafka.server.policy.AlterConfigPolicy;
 
-/** A policy for settings that does what their values ask for; what it was given is in its message. */
+/** A config policy that acts on the values of settings, and puts its arguments into its message. */
 public final class ConfigRules implements AlterConfigPolicy {
     private String greeting;
 
@@ -16,12 +16,12 @@ public final class ConfigRules implements AlterConfigPolicy {
     @Override
     public void validate(RequestMetadata request) {
         Map<String, String> configs = new TreeMap<>(request.configs());
-        String told = greeting + ": " + request.resource() + " " + configs;
+        String message = greeting + ": " + request.resource() + " " + configs;
         if (configs.containsValue("777") || request.resource().name().startsWith("kept")) {
-            throw new PolicyViolationException(told);
+            throw new PolicyViolationException(message);
         }
         if (configs.containsValue("778")) {
-            throw new ConfigException(told);
+            throw new ConfigException(message);
         }
         if (configs.containsValue("779")) {
             throw new IllegalStateException("the rules are broken");

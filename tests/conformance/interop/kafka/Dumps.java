@@ -10,7 +10,7 @@ final class Dumps {
     private Dumps() {
     }
 
-    /** The tool's arguments → what it printed, and what it complained of. Leaving with another code than 0 is an error. */
+    /** The tool's arguments → its output and its complaints. Another exit code than 0 is an error. */
     static List<byte[]> dump(List<byte[]> fields) throws Exception {
         PrintStream out = System.out;
         PrintStream err = System.err;

@@ -11,7 +11,7 @@ import org.apache.kafka.coordinator.group.api.assignor.MemberAssignment;
 import org.apache.kafka.coordinator.group.api.assignor.PartitionAssignorException;
 import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 
-/** Gives each topic to the first of its readers, by their ids. A member may object by its instance id. */
+/** Assigns each topic to the first of its subscribers by id. A member's instance id can make it throw. */
 public final class FirstTakesAll implements ConsumerGroupPartitionAssignor {
     @Override
     public String name() {
@@ -21,9 +21,9 @@ public final class FirstTakesAll implements ConsumerGroupPartitionAssignor {
     @Override
     public GroupAssignment assign(GroupSpec group, SubscribedTopicDescriber topics) {
         Set<Uuid> taken = new HashSet<>();
-        Map<String, Map<Uuid, Set<Integer>>> made = new HashMap<>();
+        Map<String, Map<Uuid, Set<Integer>>> assignments = new HashMap<>();
         for (String member : new TreeSet<>(group.memberIds())) {
-            made.put(member, new HashMap<>());
+            assignments.put(member, new HashMap<>());
             String instance = group.memberSubscription(member).instanceId().orElse("");
             if (instance.equals("objects")) {
                 throw new PartitionAssignorException(member + " objects, and has "
@@ -34,20 +34,20 @@ public final class FirstTakesAll implements ConsumerGroupPartitionAssignor {
             }
             for (Uuid topic : group.memberSubscription(member).subscribedTopicIds()) {
                 if (taken.add(topic)) {
-                    made.get(member).put(topic, all(topic, topics));
+                    assignments.get(member).put(topic, all(topic, topics));
                 }
             }
         }
-        Map<String, MemberAssignment> found = new HashMap<>();
-        made.forEach((member, owned) -> found.put(member, () -> owned));
-        return new GroupAssignment(found);
+        Map<String, MemberAssignment> members = new HashMap<>();
+        assignments.forEach((member, owned) -> members.put(member, () -> owned));
+        return new GroupAssignment(members);
     }
 
     private static Set<Integer> all(Uuid topic, SubscribedTopicDescriber topics) {
-        Set<Integer> found = new HashSet<>();
+        Set<Integer> partitions = new HashSet<>();
         for (int partition = 0; partition < topics.numPartitions(topic); partition++) {
-            found.add(partition);
+            partitions.add(partition);
         }
-        return found;
+        return partitions;
     }
 }

@@ -18,9 +18,9 @@ import org.apache.kafka.server.common.MetadataVersion;
 /**
  * Replays records with Kafka's own deltas and images.
  *
- * The first argument is a JSON file with a list of stories; a story is a list of deltas, a delta a list of records in
- * hex. The second is the file for the answers: for each story the records that Kafka writes of the last image.
- * With "versions" for the first argument: each metadata.version with the versions of its records.
+ * The first argument is a JSON file with a list of stories; a story is a list of deltas, and a delta a list of records in
+ * hex. The second is the file for the answers: for each story, the records that Kafka writes for its last image.
+ * If the first argument is "versions", the answer is each metadata.version with its record versions.
  */
 public final class ImageJudge {
     private static final ObjectMapper JSON = new ObjectMapper();

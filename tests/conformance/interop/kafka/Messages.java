@@ -24,7 +24,7 @@ final class Messages {
     private static final Map<String, String> CLASS_NAMES = new TreeMap<>();
     private static final Map<String, Kind> KINDS = new HashMap<>();
 
-    /** How to make, read and show one class of messages. */
+    /** Creates, reads and formats messages of a class. */
     private record Kind(MethodHandle make, MethodHandle read, MethodHandle toJson, short lowest, short highest) {
         void check(short version) {
             if (version < lowest || version > highest) {
@@ -41,7 +41,7 @@ final class Messages {
         }
     }
 
-    /** Every message class comes with a converter to JSON, and nothing but message classes does. */
+    /** Finds message classes by their JSON converters, which only message classes have. */
     private static void findClasses() throws IOException {
         for (String path : System.getProperty("java.class.path").split(File.pathSeparator)) {
             String file = new File(path).getName();
@@ -52,10 +52,10 @@ final class Messages {
                 for (Enumeration<JarEntry> entries = jar.entries(); entries.hasMoreElements();) {
                     String entry = entries.nextElement().getName();
                     if (entry.endsWith(CONVERTER + ".class") && !entry.contains("$")) {
-                        String found = entry.substring(0, entry.length() - CONVERTER.length() - 6).replace('/', '.');
-                        String before = CLASS_NAMES.put(found.substring(found.lastIndexOf('.') + 1), found);
+                        String name = entry.substring(0, entry.length() - CONVERTER.length() - 6).replace('/', '.');
+                        String before = CLASS_NAMES.put(name.substring(name.lastIndexOf('.') + 1), name);
                         if (before != null) {
-                            throw new IOException("two classes of one simple name: " + before + " and " + found);
+                            throw new IOException("two classes of one simple name: " + before + " and " + name);
                         }
                     }
                 }
@@ -104,7 +104,7 @@ final class Messages {
         return all;
     }
 
-    /** Name, version in; the bytes and the JSON of a message with nothing set out. */
+    /** Name, version in; the bytes and the JSON of a message without set fields out. */
     static List<byte[]> makeDefault(List<byte[]> fields) throws Throwable {
         Kind kind = kind(Peer.text(fields.get(0)));
         short version = Short.parseShort(Peer.text(fields.get(1)));
@@ -127,7 +127,7 @@ final class Messages {
     }
 
     private static List<byte[]> written(Kind kind, Message message, short version) throws Throwable {
-        // JSON never holds record batches; without `serializeRecords` it has at least their size.
+        // JSON never has record batches; without `serializeRecords` it has their size.
         JsonNode json = (JsonNode) kind.toJson.invokeExact(message, version, false);
         byte[] again = Peer.bytes(MessageUtil.toByteBufferAccessor(message, version).buffer());
         return List.of(again, Peer.bytes(json.toString()));

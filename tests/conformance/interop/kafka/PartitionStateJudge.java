@@ -26,10 +26,10 @@ import org.apache.kafka.storage.internals.checkpoint.LeaderEpochCheckpointFile;
 import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
 
 /**
- * Plays scripts against Kafka's own producer state, transaction index and leader epochs.
+ * Runs scripts against Kafka's own producer state, transaction index and leader epochs.
  *
  * The first argument is a JSON file with a list of scripts, the second the file for the answers: for each script a list
- * with the answer to each step. It is in Kafka's package to reach what only the log itself may use.
+ * with the answer to each step. It is in Kafka's package because it uses package-private members.
  */
 public final class PartitionStateJudge {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -68,7 +68,7 @@ public final class PartitionStateJudge {
         };
     }
 
-    /** What UnifiedLog does with the producer state, without the log. */
+    /** Updates the producer state as UnifiedLog does, without a log. */
     private static final class Producers implements Player {
         private final File directory;
         private final ProducerStateManagerConfig config;
@@ -141,10 +141,10 @@ public final class PartitionStateJudge {
             load(end, nowMs);
         }
 
-        /** From the latest snapshot in the directory. */
+        /** Loads the latest snapshot in the directory. */
         private void load(long end, long nowMs) throws IOException {
             state = open();
-            // A state that already ends there would not be loaded.
+            // A state that already ends at the snapshot's offset would not be loaded.
             state.updateMapEndOffset(-1);
             state.truncateAndReload(-1, end, nowMs);
         }
@@ -188,10 +188,10 @@ public final class PartitionStateJudge {
                 case "check" -> index.sanityCheck();
                 case "read" -> describe(index.allAbortedTxns(), answer);
                 case "collect" -> {
-                    TxnIndexSearchResult found =
+                    TxnIndexSearchResult result =
                         index.collectAbortedTxns(step.get("from").asLong(), step.get("to").asLong());
-                    describe(found.abortedTransactions(), answer);
-                    answer.put("complete", found.isComplete());
+                    describe(result.abortedTransactions(), answer);
+                    answer.put("complete", result.isComplete());
                 }
                 case "close" -> {
                     index.flush();
@@ -201,14 +201,14 @@ public final class PartitionStateJudge {
             }
         }
 
-        private static void describe(List<AbortedTxn> found, ObjectNode answer) {
+        private static void describe(List<AbortedTxn> aborted, ObjectNode answer) {
             ArrayNode entries = answer.putArray("entries");
-            found.forEach(entry -> entries.addArray().add(entry.producerId()).add(entry.firstOffset())
+            aborted.forEach(entry -> entries.addArray().add(entry.producerId()).add(entry.firstOffset())
                 .add(entry.lastOffset()).add(entry.lastStableOffset()));
         }
     }
 
-    /** Truncations are written in the background; here the background comes at once. */
+    /** Runs background work, such as writing truncations, immediately. */
     private static final class AtOnce implements Scheduler {
         @Override
         public void startup() {
@@ -245,9 +245,9 @@ public final class PartitionStateJudge {
                 case "truncate_from_end" -> cache.truncateFromEndAsyncFlush(step.get("offset").asLong());
                 case "truncate_from_start" -> cache.truncateFromStartAsyncFlush(step.get("offset").asLong());
                 case "end_offset_for" -> {
-                    Map.Entry<Integer, Long> found =
+                    Map.Entry<Integer, Long> result =
                         cache.endOffsetFor(step.get("epoch").asInt(), step.get("offset").asLong());
-                    answer.putArray("found").add(found.getKey()).add(found.getValue());
+                    answer.putArray("found").add(result.getKey()).add(result.getValue());
                 }
                 case "epoch_for_offset" ->
                     answer.put("found", cache.epochForOffset(step.get("offset").asLong()).orElse(-1));

@@ -14,15 +14,15 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Answers questions about Kafka's own classes on stdin and stdout, until stdin ends.
+ * Answers questions about Kafka's classes over stdin and stdout, until stdin ends.
  *
  * A question is one frame: int32 size, then the command as a byte string, int32 number of items, and each item: int32
  * number of fields, each field a byte string. An answer is one frame: int32 size, int32 number of results (one an item,
  * in order), and each result: one byte (0 ok, 1 error), int32 number of fields, each field a byte string. A byte string
- * is int32 length and that many bytes. The one field of an error is its text; an error spoils only its own item.
+ * is int32 length and that many bytes. The one field of an error is its text; an error affects only its own item.
  */
 public final class Peer {
-    /** What a command does with the fields of one item. */
+    /** The action of a command on the fields of an item. */
     interface Command {
         List<byte[]> run(List<byte[]> fields) throws Throwable;
     }
@@ -44,12 +44,12 @@ public final class Peer {
         DataInputStream questions = new DataInputStream(new BufferedInputStream(System.in, 1 << 16));
         DataOutputStream answers =
             new DataOutputStream(new BufferedOutputStream(new FileOutputStream(FileDescriptor.out), 1 << 16));
-        // Whatever a library prints must not end up between two answers.
+        // Output of libraries must not appear between two answers.
         System.setOut(System.err);
         while (true) {
             byte[] question;
             try {
-                // The whole question is read before anything is answered, so neither side can block the other.
+                // Read the whole question before answering, so that neither side can block the other.
                 question = questions.readNBytes(questions.readInt());
             } catch (EOFException end) {
                 return;
@@ -99,7 +99,7 @@ public final class Peer {
         }
     }
 
-    /** The error, where it was thrown, and its causes: a BufferUnderflowException says nothing without its place. */
+    /** Returns the error with its stack trace and causes: a BufferUnderflowException is meaningless without its place. */
     private static byte[] describe(Throwable error) {
         StringBuilder text = new StringBuilder();
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {

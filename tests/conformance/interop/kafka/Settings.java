@@ -19,7 +19,7 @@ import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 
-/** Kafka's settings, and the small files and names of a log directory. The first field says what is asked. */
+/** Kafka's settings, and the small files and names of a log directory. The first field names the question. */
 final class Settings {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -37,7 +37,7 @@ final class Settings {
         };
     }
 
-    /** Each setting of a kind as JSON. */
+    /** Returns each setting of a kind as JSON. */
     private static List<byte[]> definitions(String kind) throws Exception {
         List<byte[]> rows = new ArrayList<>();
         for (ConfigDef.ConfigKey key : definition(kind).configKeys().values()) {
@@ -53,14 +53,14 @@ final class Settings {
         return rows;
     }
 
-    /** The value of one setting, shown again; or what Kafka throws. */
+    /** Parses and formats the value of a setting, or throws Kafka's exception. */
     private static List<byte[]> parse(String kind, String name, String value) {
         ConfigDef.ConfigKey key = definition(kind).configKeys().get(name);
         Object parsed = new ConfigDef().define(key).parse(Map.of(name, value)).get(name);
         return List.of(Peer.bytes(ConfigDef.convertToString(parsed, key.type)));
     }
 
-    /** All settings of a topic in force, as JSON; or what Kafka throws when it checks them. */
+    /** Returns the effective settings of a topic as JSON, or throws Kafka's validation exception. */
     private static List<byte[]> topic(
         Map<String, String> topic, Map<String, String> broker, Map<String, String> before, boolean remoteStorage
     ) throws Exception {
@@ -92,7 +92,7 @@ final class Settings {
         return List.of(file.toByteArray());
     }
 
-    /** Whether a lock file is free. */
+    /** Returns whether a lock file is free. */
     private static List<byte[]> tryLock(Path path) throws Exception {
         try (FileChannel file = FileChannel.open(path, StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
             FileLock lock = file.tryLock();

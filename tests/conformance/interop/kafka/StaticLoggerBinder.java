@@ -13,13 +13,13 @@ import org.slf4j.helpers.NOPLogger;
 import org.slf4j.spi.LoggerFactoryBinder;
 
 /**
- * Where Kafka's log messages go: to stderr, from the level on that the property `ottla.log.level` names, else nowhere.
- * A logger has a level of its own by the property `ottla.log.level.` and its name.
+ * Sends Kafka's log messages to stderr, from the level in the property `ottla.log.level`; without it, drops them.
+ * The property `ottla.log.level.` with the name of a logger sets the level of that logger.
  *
- * SLF4J 1.7 finds this class by its name. Kafka's jars come without any other.
+ * SLF4J 1.7 finds this class by its name. Kafka's jars contain no other binding.
  */
 public final class StaticLoggerBinder implements LoggerFactoryBinder {
-    /** Read by SLF4J, which warns of a version that it does not know. */
+    /** Read by SLF4J, which warns about unknown versions. */
     public static String REQUESTED_API_VERSION = "1.6.99"; // not final: the compiler must not copy it
 
     private static final StaticLoggerBinder SINGLETON = new StaticLoggerBinder();

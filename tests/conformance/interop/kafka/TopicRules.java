@@ -4,7 +4,7 @@ import org.apache.kafka.common.errors.InvalidPartitionsException;
 import org.apache.kafka.common.errors.PolicyViolationException;
 import org.apache.kafka.server.policy.CreateTopicPolicy;
 
-/** A policy for topics that does what their names ask for; what it was given is in its message. It prints, too. */
+/** A topic policy that acts on the names of topics, and puts its arguments into its message and its output. */
 public final class TopicRules implements CreateTopicPolicy {
     private String greeting;
 

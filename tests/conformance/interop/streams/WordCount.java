@@ -10,7 +10,7 @@ import org.apache.kafka.streams.kstream.Grouped;
 import org.apache.kafka.streams.kstream.Produced;
 
 /**
- * Counts words until it is told to stop.
+ * Counts words until it is terminated.
  *
  * Arguments: bootstrap servers, application id, input topic, output topic, state folder, threads, processing guarantee,
  * group protocol (classic, or streams: KIP-1071).

@@ -2,7 +2,7 @@ package org.apache.kafka.common.test.junit;
 
 import kafka.tools.StorageTool;
 
-/** Kafka's tool for formatting, for many nodes in one process: an argument holds all of one node's, a line each. */
+/** Runs Kafka's formatting tool for several nodes in one process: each argument has the arguments of a node, one per line. */
 public final class Formatting {
     private Formatting() {
     }

@@ -34,7 +34,7 @@ import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.metadata.LeaderAndIsr;
 
-/** What can be known of a cluster of processes: by asking it as any client does, and by reading the settings of its nodes. */
+/** The view of a cluster of processes, from client requests and from the settings of its nodes. */
 abstract class OutsideCluster {
     private static final Set<ConfigSource> DYNAMIC = Set.of(ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG);
 
@@ -52,15 +52,15 @@ abstract class OutsideCluster {
 
     abstract int controllerPort(int node);
 
-    /** What a node was started with, and what has been altered since. */
+    /** Returns the settings that a node started with, with later changes. */
     KafkaConfig config(int node) {
         try {
             Properties settings = Utils.loadProps(folder().resolve(node + ".properties").toString());
             if (settings.getProperty("process.roles").contains("broker") && running(node)) {
                 ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, String.valueOf(node));
-                Config found = ask(admin -> admin.describeConfigs(List.of(broker)).values().get(broker));
-                found.entries().stream().filter(each -> DYNAMIC.contains(each.source()) && each.value() != null)
-                    .forEach(each -> settings.setProperty(each.name(), each.value()));
+                Config config = ask(admin -> admin.describeConfigs(List.of(broker)).values().get(broker));
+                config.entries().stream().filter(entry -> DYNAMIC.contains(entry.source()) && entry.value() != null)
+                    .forEach(entry -> settings.setProperty(entry.name(), entry.value()));
             }
             return KafkaConfig.fromProps(settings, false);
         } catch (IOException error) {
@@ -72,17 +72,17 @@ abstract class OutsideCluster {
         return ask(admin -> admin.describeCluster().nodes());
     }
 
-    /** All that is set in the cluster beside topics: features, settings of brokers, groups and metrics, quotas. */
+    /** Returns the cluster's state besides topics: features, settings of brokers, groups and metrics, quotas. */
     String state() {
-        List<ConfigResource> brokers = nodes().stream().map(each -> new ConfigResource(ConfigResource.Type.BROKER, each.idString())).toList();
+        List<ConfigResource> brokers = nodes().stream().map(node -> new ConfigResource(ConfigResource.Type.BROKER, node.idString())).toList();
         Set<ConfigResource.Type> others = Set.of(ConfigResource.Type.GROUP, ConfigResource.Type.CLIENT_METRICS);
-        Set<String> found = new TreeSet<>();
-        ask(admin -> admin.describeFeatures().featureMetadata()).finalizedFeatures().forEach((name, level) -> found.add(name + "=" + level));
+        Set<String> state = new TreeSet<>();
+        ask(admin -> admin.describeFeatures().featureMetadata()).finalizedFeatures().forEach((name, level) -> state.add(name + "=" + level));
         ask(admin -> admin.describeConfigs(brokers).all()).forEach((broker, config) -> config.entries().stream()
-            .filter(each -> DYNAMIC.contains(each.source())).forEach(each -> found.add(broker.name() + ": " + each.name() + "=" + each.value())));
-        ask(admin -> admin.listConfigResources(others, new ListConfigResourcesOptions()).all()).forEach(each -> found.add(each.toString()));
-        ask(admin -> admin.describeClientQuotas(ClientQuotaFilter.all()).entities()).forEach((entity, quota) -> found.add(entity + "=" + quota));
-        return found.toString();
+            .filter(entry -> DYNAMIC.contains(entry.source())).forEach(entry -> state.add(broker.name() + ": " + entry.name() + "=" + entry.value())));
+        ask(admin -> admin.listConfigResources(others, new ListConfigResourcesOptions()).all()).forEach(resource -> state.add(resource.toString()));
+        ask(admin -> admin.describeClientQuotas(ClientQuotaFilter.all()).entities()).forEach((entity, quota) -> state.add(entity + "=" + quota));
+        return state.toString();
     }
 
     QuorumInfo quorum() {
@@ -90,7 +90,7 @@ abstract class OutsideCluster {
     }
 
     static long metadataEnd(QuorumInfo quorum) {
-        return quorum.voters().stream().filter(each -> each.replicaId() == quorum.leaderId()).findFirst().orElseThrow().logEndOffset();
+        return quorum.voters().stream().filter(voter -> voter.replicaId() == quorum.leaderId()).findFirst().orElseThrow().logEndOffset();
     }
 
     Map<String, Uuid> topicIds() {
@@ -103,12 +103,12 @@ abstract class OutsideCluster {
     }
 
     Optional<TopicPartitionInfo> partition(String topic, int number) {
-        return partitions(topic).flatMap(all -> all.stream().filter(each -> each.partition() == number).findFirst());
+        return partitions(topic).flatMap(all -> all.stream().filter(partition -> partition.partition() == number).findFirst());
     }
 
     Optional<LeaderAndIsr> leaderAndIsr(String topic, int number) {
         return partition(topic, number)
-            .map(each -> new LeaderAndIsr(each.leader() == null ? -1 : each.leader().id(), each.isr().stream().map(Node::id).toList()));
+            .map(partition -> new LeaderAndIsr(partition.leader() == null ? -1 : partition.leader().id(), partition.isr().stream().map(Node::id).toList()));
     }
 
     long offset(TopicPartition partition, OffsetSpec which) {

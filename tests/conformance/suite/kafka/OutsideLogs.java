@@ -38,7 +38,7 @@ import org.apache.kafka.storage.internals.log.UnifiedLog;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The logs of one broker, as its files show them. */
+/** The logs of a broker, read from its files. */
 final class OutsideLogs {
     private static final String ROLL_GROUP = "ottla-suite-roll";
 
@@ -76,38 +76,38 @@ final class OutsideLogs {
             "roll", arguments -> roll(partition)))).orElse(null));
     }
 
-    /** The epoch of the broker's last registration that its own copy of the metadata tells of. */
+    /** Returns the epoch of the broker's last registration in its copy of the metadata. */
     long brokerEpoch() {
         return metadata().stream().filter(RegisterBrokerRecord.class::isInstance).map(RegisterBrokerRecord.class::cast)
-            .filter(each -> each.brokerId() == node).reduce((first, next) -> next).orElseThrow().brokerEpoch();
+            .filter(registration -> registration.brokerId() == node).reduce((first, next) -> next).orElseThrow().brokerEpoch();
     }
 
-    /** How many times a replica began to lead that may not have had everything: such a leader is marked as recovering. */
+    /** Returns the number of unclean leader elections: such a leader is marked as recovering. */
     long uncleanElections() {
-        return metadata().stream().filter(each -> each instanceof PartitionChangeRecord change
+        return metadata().stream().filter(record -> record instanceof PartitionChangeRecord change
             && change.leaderRecoveryState() == LeaderRecoveryState.RECOVERING.value()).count();
     }
 
-    /** The records of the node's own copy of the metadata. */
+    /** Returns the records in the node's copy of the metadata. */
     private List<ApiMessage> metadata() {
-        List<ApiMessage> found = new ArrayList<>();
+        List<ApiMessage> messages = new ArrayList<>();
         TopicPartition metadata = new TopicPartition(Topic.CLUSTER_METADATA_TOPIC_NAME, 0);
         for (Path file : segments(folder(metadata).orElseThrow().toPath()).toList()) {
             try (FileRecords records = FileRecords.open(file.toFile())) {
                 for (RecordBatch batch : records.batches()) {
                     if (!batch.isControlBatch()) {
-                        batch.forEach(each ->
-                            found.add(MetadataRecordSerde.INSTANCE.read(new ByteBufferAccessor(each.value()), each.valueSize()).message()));
+                        batch.forEach(record ->
+                            messages.add(MetadataRecordSerde.INSTANCE.read(new ByteBufferAccessor(record.value()), record.valueSize()).message()));
                     }
                 }
             } catch (IOException error) {
                 throw new IllegalStateException(error);
             }
         }
-        return found;
+        return messages;
     }
 
-    /** Nobody can tell a broker to begin a new segment, but that it is time to, before the next record; of groups' logs that is a commit. */
+    /** Makes the next append roll a segment, because no request rolls one directly; in groups' logs the append is a commit. */
     private LogSegment roll(TopicPartition partition) throws InterruptedException {
         if (!partition.topic().equals(Topic.GROUP_METADATA_TOPIC_NAME)) {
             throw new UnsupportedOperationException("a new segment of " + partition + " in a process of its own");

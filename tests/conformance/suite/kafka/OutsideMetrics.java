@@ -10,7 +10,7 @@ import com.yammer.metrics.core.MetricName;
 import com.yammer.metrics.core.MetricsRegistry;
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
 
-/** Kafka's brokers count in a registry of their process, where tests look: what else tells of an event is counted there from outside. */
+/** Counts events of the broker processes in this process's metrics registry, where tests of in-process brokers read them. */
 final class OutsideMetrics {
     private static final MetricName UNCLEAN_ELECTIONS =
         KafkaYammerMetrics.getMetricName("kafka.controller", "ControllerStats", "UncleanLeaderElectionsPerSec");
@@ -18,7 +18,7 @@ final class OutsideMetrics {
     private OutsideMetrics() {
     }
 
-    /** Count what happens in this cluster, and no more in the one before. */
+    /** Count events of this cluster, and stop counting those of the previous cluster. */
     static void watch(OutsideCluster cluster, Collection<Integer> controllers) {
         Meter meter = StandIn.of(Meter.class, "unclean elections", Map.of(
             "count", arguments -> controllers.stream().mapToLong(node -> new OutsideLogs(cluster, node).uncleanElections()).max().orElse(0),

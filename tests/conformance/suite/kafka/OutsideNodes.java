@@ -31,8 +31,8 @@ import org.apache.kafka.server.BrokerLifecycleManager;
 import scala.Option;
 
 /**
- * Brokers and controllers as tests see them that look into them: what can be asked over the network, or read in the nodes' folders, is
- * answered so. Everything else is refused, here as with Apache Kafka's processes, so that no test passes because nobody looked.
+ * The view of brokers and controllers for tests that inspect them: answers come over the network or from the nodes' folders.
+ * Everything else throws, also with Apache Kafka's processes, so that no test passes without a check.
  */
 final class OutsideNodes {
     private final OutsideCluster cluster;
@@ -116,9 +116,9 @@ final class OutsideNodes {
 
     private Option<Partition> replica(int node, TopicPartition partition, OutsideLogs logs) {
         return Option.apply(cluster.partition(partition.topic(), partition.partition())
-            .filter(found -> cluster.running(node) && found.replicas().stream().anyMatch(each -> each.id() == node))
-            .map(found -> {
-                boolean leads = found.leader() != null && found.leader().id() == node;
+            .filter(info -> cluster.running(node) && info.replicas().stream().anyMatch(replica -> replica.id() == node))
+            .map(info -> {
+                boolean leads = info.leader() != null && info.leader().id() == node;
                 return StandIn.of(Partition.class, partition + " of broker " + node, Map.of(
                     "isLeader", arguments -> leads,
                     "leaderIdIfLocal", arguments -> leads ? Option.apply(node) : Option.empty(),

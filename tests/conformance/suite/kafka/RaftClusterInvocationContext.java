@@ -52,8 +52,8 @@ import org.junit.jupiter.api.extension.Extension;
 import org.junit.jupiter.api.extension.TestTemplateInvocationContext;
 
 /**
- * Stands in for Kafka's class of this name, which starts brokers inside the test's process: here the brokers are processes of their own, which
- * the program that runs the suite starts and stops when it is told to, over a connection to its port (the system property "ottla.suite").
+ * Replaces Kafka's class of this name, which starts brokers in the test's process. Here each broker is a separate process, which the
+ * program that runs the suite starts and stops on request, over a connection to its port (the system property "ottla.suite").
  */
 public final class RaftClusterInvocationContext implements TestTemplateInvocationContext {
     private static final long THREADS_END_MS = 100;
@@ -83,14 +83,14 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
         };
         AfterTestExecutionCallback after = test -> {
             cluster.stop();
-            // A test's thread pools have ended, their threads perhaps not quite; next it is checked that none is left.
+            // A test's thread pools have ended, but their threads may still run; the next check fails if any is left.
             // Kafka's own brokers take longer than that to stop.
             Thread.sleep(THREADS_END_MS);
         };
         return List.of(before, after, new ClusterInstanceParameterResolver(cluster));
     }
 
-    /** The program that runs the suite, at the other end of a connection: one line there, one line back. */
+    /** The connection to the program that runs the suite: each request and each answer is a line. */
     private static final class Runner {
         private static Socket socket;
         private static BufferedReader answers;
@@ -114,7 +114,7 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
         }
     }
 
-    /** A cluster of processes. One that another test left behind is used again if it was made alike and is as good as new. */
+    /** A cluster of processes. The cluster of an earlier test is reused if it has the same configuration and can be cleaned. */
     private static final class Processes extends OutsideCluster implements ClusterInstance {
         private static final int KEPT = 3;
         private static final Map<Properties, Left> LEFT_BEHIND = new LinkedHashMap<>();
@@ -215,7 +215,7 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
             }
         }
 
-        /** Remove what the test before has left; whether the cluster is as good as new. */
+        /** Remove the state of the previous test, and return whether the cluster is clean. */
         private boolean cleared() {
             try (Admin admin = admin()) {
                 Set<String> groups = admin.listGroups().all().get().stream().map(GroupListing::groupId).collect(Collectors.toSet());
@@ -252,10 +252,10 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
             }
         }
 
-        /** As a start in the same process does: until the controller lets the broker serve. */
+        /** Wait, as a start in the same process does, until the controller unfences the broker. */
         private void waitFor(int broker) {
             try (Admin admin = admin()) {
-                eventually(Duration.ofMinutes(1), () -> admin.describeCluster().nodes().get().stream().anyMatch(each -> each.id() == broker));
+                eventually(Duration.ofMinutes(1), () -> admin.describeCluster().nodes().get().stream().anyMatch(node -> node.id() == broker));
             } catch (InterruptedException error) {
                 throw new IllegalStateException(error);
             }
@@ -345,7 +345,7 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
         }
 
         private static List<Integer> ports(String addresses) {
-            return Arrays.stream(addresses.split(",")).map(each -> Integer.valueOf(each.substring(each.lastIndexOf(':') + 1))).toList();
+            return Arrays.stream(addresses.split(",")).map(address -> Integer.valueOf(address.substring(address.lastIndexOf(':') + 1))).toList();
         }
 
         @Override
@@ -387,7 +387,7 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
             return Optional.empty();
         }
 
-        // Kafka's own look into the brokers' memory here; processes of their own are asked as any client asks.
+        // Kafka's class reads the brokers' memory; separate processes get client requests.
 
         @Override
         public void waitForReadyBrokers() throws InterruptedException {
@@ -400,8 +400,8 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
         public void waitTopicCreation(String topic, int partitions) throws InterruptedException {
             try (Admin admin = admin()) {
                 eventually(Duration.ofMinutes(1), () -> {
-                    var found = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions();
-                    return found.size() == partitions && found.stream().allMatch(each -> each.leader() != null && each.leader().id() >= 0);
+                    var described = admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions();
+                    return described.size() == partitions && described.stream().allMatch(partition -> partition.leader() != null && partition.leader().id() >= 0);
                 });
             }
         }
@@ -424,8 +424,8 @@ public final class RaftClusterInvocationContext implements TestTemplateInvocatio
             eventually(Duration.ofMinutes(1), () -> {
                 QuorumInfo now = quorum();
                 return Stream.concat(now.voters().stream(), now.observers().stream())
-                    .filter(each -> brokerIds().contains(each.replicaId()) && running(each.replicaId()))
-                    .allMatch(each -> each.logEndOffset() >= end);
+                    .filter(replica -> brokerIds().contains(replica.replicaId()) && running(replica.replicaId()))
+                    .allMatch(replica -> replica.logEndOffset() >= end);
             });
         }
 

@@ -4,12 +4,12 @@ import java.util.Map;
 
 import org.mockito.Mockito;
 
-/** Objects of Kafka's classes that know a few answers, by the names of methods, and say so when they are asked for anything else. */
+/** Mock objects of Kafka's classes with answers for a few methods, by name; all other methods throw. */
 final class StandIn {
     private StandIn() {
     }
 
-    /** What a method answers to its arguments. */
+    /** The answer of a method to its arguments. */
     @FunctionalInterface
     interface Answer {
         Object to(Object[] arguments) throws Exception;

@@ -1,4 +1,4 @@
-// What tests ask of kafkajs: one request a line, one answer a line, both in JSON.
+// The tests' client program for kafkajs: one request and one answer per line, both in JSON.
 "use strict";
 
 process.env.KAFKAJS_NO_PARTITIONER_WARNING = "1";
@@ -12,7 +12,7 @@ const TIMEOUT_MS = 60_000;
 const CODECS = { none: CompressionTypes.None, gzip: CompressionTypes.GZIP, snappy: CompressionTypes.Snappy };
 
 const bytes = (text) => (text === null ? null : Buffer.from(text, "base64"));
-const text = (found) => (found === null || found === undefined ? null : Buffer.from(found).toString("base64"));
+const text = (data) => (data === null || data === undefined ? null : Buffer.from(data).toString("base64"));
 
 function kafka({ address, trusted, mechanism, user, password }) {
   const ssl = trusted ? { ca: [readFileSync(trusted, "utf-8")] } : undefined;
@@ -22,17 +22,17 @@ function kafka({ address, trusted, mechanism, user, password }) {
 
 // kafkajs keeps headers in an object: several values of one name are a list.
 function headersOf(record) {
-  const found = {};
-  for (const { key, value } of record.headers || []) (found[key] ||= []).push(bytes(value));
-  return found;
+  const headers = {};
+  for (const { key, value } of record.headers || []) (headers[key] ||= []).push(bytes(value));
+  return headers;
 }
 
-function told(partition, { key, value, headers }) {
-  const found = [];
+function toRecord(partition, { key, value, headers }) {
+  const fields = [];
   for (const [name, values] of Object.entries(headers || {})) {
-    for (const each of Array.isArray(values) ? values : [values]) found.push({ key: name, value: text(each) });
+    for (const item of Array.isArray(values) ? values : [values]) fields.push({ key: name, value: text(item) });
   }
-  return { partition, key: text(key), value: text(value), headers: found };
+  return { partition, key: text(key), value: text(value), headers: fields };
 }
 
 async function write(request) {
@@ -65,7 +65,7 @@ async function transact(transaction, sent, { topic, abort, offsets_of: group }) 
   await (abort ? transaction.abort() : transaction.commit());
 }
 
-// There is no reading without a group.
+// kafkajs reads only in a group.
 async function read(request) {
   const consumer = kafka(request).consumer({
     groupId: `reader-${randomUUID()}`,
@@ -83,7 +83,7 @@ async function read(request) {
     consumer.run({
       autoCommit: false,
       eachMessage: async ({ partition, message }) => {
-        records.push(told(partition, message));
+        records.push(toRecord(partition, message));
         if (records.length >= request.count) resolve();
       },
     });
@@ -92,7 +92,7 @@ async function read(request) {
   return { records };
 }
 
-// The member of a group; there is one at most.
+// The member of a group; the program has at most one.
 let own = null;
 
 async function join(request) {
@@ -111,7 +111,7 @@ async function join(request) {
   await consumer.run({
     autoCommit: false,
     eachMessage: async ({ partition, message }) => {
-      own.records.push(told(partition, message));
+      own.records.push(toRecord(partition, message));
       own.ends.set(partition, String(BigInt(message.offset) + 1n));
     },
   });
@@ -136,19 +136,19 @@ async function leave() {
   return {};
 }
 
-// Makes a topic, changes it, looks at it and deletes it.
+// Creates, changes, describes and deletes a topic.
 async function administer(request) {
   const { topic } = request;
   const name = "retention.ms";
   const admin = kafka(request).admin();
   const retention = async () => {
-    const asked = { type: ConfigResourceTypes.TOPIC, name: topic, configNames: [name] };
-    const { resources } = await admin.describeConfigs({ includeSynonyms: false, resources: [asked] });
+    const resource = { type: ConfigResourceTypes.TOPIC, name: topic, configNames: [name] };
+    const { resources } = await admin.describeConfigs({ includeSynonyms: false, resources: [resource] });
     return resources[0].configEntries[0].configValue;
   };
   await admin.connect();
-  const made = { topic, numPartitions: 3, replicationFactor: 1, configEntries: [{ name, value: "1234000" }] };
-  await admin.createTopics({ topics: [made] });
+  const definition = { topic, numPartitions: 3, replicationFactor: 1, configEntries: [{ name, value: "1234000" }] };
+  await admin.createTopics({ topics: [definition] });
   const seen = [await retention()];
   const altered = { type: ConfigResourceTypes.TOPIC, name: topic, configEntries: [{ name, value: "999000" }] };
   await admin.alterConfigs({ resources: [altered] });

@@ -1,4 +1,4 @@
-// What tests ask of franz-go.
+// The tests' client program for franz-go.
 package main
 
 import (
@@ -45,7 +45,7 @@ func main() {
 	})
 }
 
-// reaching is where the cluster is, and how to be let in.
+// reaching has the cluster's address, and how to authenticate.
 func reaching(request *lines.Request) ([]kgo.Opt, error) {
 	options := []kgo.Opt{kgo.SeedBrokers(strings.Split(request.Address, ",")...)}
 	encrypted, err := request.TLS()
@@ -97,20 +97,20 @@ func write(request *lines.Request) (lines.Answer, error) {
 		}
 	}
 	records := make([]*kgo.Record, 0, len(request.Records))
-	for _, each := range request.Records {
-		record := &kgo.Record{Topic: request.Topic, Partition: each.Partition, Key: each.Key, Value: each.Value}
-		for _, header := range each.Headers {
+	for _, requested := range request.Records {
+		record := &kgo.Record{Topic: request.Topic, Partition: requested.Partition, Key: requested.Key, Value: requested.Value}
+		for _, header := range requested.Headers {
 			record.Headers = append(record.Headers, kgo.RecordHeader{Key: header.Key, Value: header.Value})
 		}
 		records = append(records, record)
 	}
 	err = client.ProduceSync(ctx, records...).FirstErr()
 	if request.TransactionalID != "" {
-		how := kgo.TryCommit
+		end := kgo.TryCommit
 		if request.Abort {
-			how = kgo.TryAbort
+			end = kgo.TryAbort
 		}
-		err = errors.Join(err, client.EndTransaction(ctx, how))
+		err = errors.Join(err, client.EndTransaction(ctx, end))
 	}
 	return lines.Answer{}, err
 }
@@ -140,20 +140,20 @@ func read(request *lines.Request) (lines.Answer, error) {
 		if err := fetches.Err(); err != nil {
 			return answer, err
 		}
-		fetches.EachRecord(func(record *kgo.Record) { answer.Records = append(answer.Records, told(record)) })
+		fetches.EachRecord(func(record *kgo.Record) { answer.Records = append(answer.Records, toRecord(record)) })
 	}
 	return answer, nil
 }
 
-func told(record *kgo.Record) lines.Record {
-	made := lines.Record{Partition: record.Partition, Key: record.Key, Value: record.Value}
+func toRecord(record *kgo.Record) lines.Record {
+	result := lines.Record{Partition: record.Partition, Key: record.Key, Value: record.Value}
 	for _, header := range record.Headers {
-		made.Headers = append(made.Headers, lines.Header{Key: header.Key, Value: header.Value})
+		result.Headers = append(result.Headers, lines.Header{Key: header.Key, Value: header.Value})
 	}
-	return made
+	return result
 }
 
-// member of a group; there is one at most.
+// member of a group; the program has at most one.
 type member struct {
 	client   *kgo.Client
 	lock     sync.Mutex
@@ -184,7 +184,7 @@ func (own *member) poll(request *lines.Request) (lines.Answer, error) {
 	defer cancel()
 	var answer lines.Answer
 	fetches := own.client.PollFetches(ctx)
-	fetches.EachRecord(func(record *kgo.Record) { answer.Records = append(answer.Records, told(record)) })
+	fetches.EachRecord(func(record *kgo.Record) { answer.Records = append(answer.Records, toRecord(record)) })
 	own.lock.Lock()
 	answer.Assigned = slices.Clone(own.assigned)
 	own.lock.Unlock()
@@ -220,7 +220,7 @@ func (own *member) lost(_ context.Context, _ *kgo.Client, topics map[string][]in
 	}
 }
 
-// administer makes a topic, changes it, looks at it and deletes it.
+// administer creates, changes, describes and deletes a topic.
 func administer(request *lines.Request) (lines.Answer, error) {
 	var answer lines.Answer
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

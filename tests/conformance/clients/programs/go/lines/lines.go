@@ -1,4 +1,4 @@
-// Package lines is how a client program is told what to do: one request a line, one answer a line, both in JSON.
+// Package lines is the protocol of client programs: one request and one answer per line, both in JSON.
 package lines
 
 import (
@@ -19,7 +19,7 @@ type Header struct {
 	Value []byte `json:"value"`
 }
 
-// Record as it is written or was read; a key or value that is nil is null on the wire.
+// Record to write or as read; a key or value that is nil is null on the wire.
 type Record struct {
 	Partition int32    `json:"partition"`
 	Key       []byte   `json:"key"`
@@ -27,7 +27,7 @@ type Record struct {
 	Headers   []Header `json:"headers"`
 }
 
-// Request is what to do, with all that any of the actions wants to know.
+// Request has the fields of all actions.
 type Request struct {
 	Do              string   `json:"do"`
 	Address         string   `json:"address"`
@@ -49,7 +49,7 @@ type Request struct {
 	Password        string   `json:"password"`
 }
 
-// TLS is how a connection is encrypted, or nil where it is not.
+// TLS returns the TLS configuration, or nil without encryption.
 func (request *Request) TLS() (*tls.Config, error) {
 	if request.Trusted == "" {
 		return nil, nil
@@ -65,12 +65,12 @@ func (request *Request) TLS() (*tls.Config, error) {
 	return &tls.Config{RootCAs: trusted}, nil
 }
 
-// Timeout is how long a poll may wait.
+// Timeout returns how long a poll may wait.
 func (request *Request) Timeout() time.Duration {
 	return time.Duration(request.TimeoutMS) * time.Millisecond
 }
 
-// Answer has what was read, the partitions that a member of a group holds, and what an administrator has seen.
+// Answer has the records read, a member's assigned partitions, and the values that an admin client saw.
 type Answer struct {
 	Records  []Record `json:"records,omitempty"`
 	Assigned []int32  `json:"assigned,omitempty"`
@@ -78,10 +78,10 @@ type Answer struct {
 	Error    string   `json:"error,omitempty"`
 }
 
-// Action does what a request asks for.
+// Action performs a request.
 type Action func(*Request) (Answer, error)
 
-// Serve answers requests until there are no more.
+// Serve answers requests until the end of the input.
 func Serve(actions map[string]Action) {
 	input, output := bufio.NewReader(os.Stdin), bufio.NewWriter(os.Stdout)
 	for {

@@ -1,4 +1,4 @@
-// What tests ask of sarama.
+// The tests' client program for sarama.
 package main
 
 import (
@@ -46,7 +46,7 @@ func servers(request *lines.Request) []string {
 	return strings.Split(request.Address, ",")
 }
 
-// proof is one exchange of SCRAM, which sarama leaves to others.
+// proof is a SCRAM exchange, which sarama does not implement.
 type proof struct {
 	hash scram.HashGeneratorFcn
 	*scram.ClientConversation
@@ -60,7 +60,7 @@ func (own *proof) Begin(user, password, authorization string) error {
 	return err
 }
 
-// secure has connections let in.
+// secure configures authentication and encryption.
 func secure(config *sarama.Config, request *lines.Request) error {
 	encrypted, err := request.TLS()
 	if err != nil {
@@ -113,8 +113,8 @@ func write(request *lines.Request) (lines.Answer, error) {
 		return lines.Answer{}, err
 	}
 	messages := make([]*sarama.ProducerMessage, 0, len(request.Records))
-	for _, each := range request.Records {
-		messages = append(messages, message(request.Topic, each))
+	for _, record := range request.Records {
+		messages = append(messages, message(request.Topic, record))
 	}
 	if request.TransactionalID == "" {
 		err = producer.SendMessages(messages)
@@ -146,17 +146,17 @@ func transact(producer sarama.SyncProducer, messages []*sarama.ProducerMessage, 
 }
 
 func message(topic string, record lines.Record) *sarama.ProducerMessage {
-	made := &sarama.ProducerMessage{Topic: topic, Partition: record.Partition}
+	message := &sarama.ProducerMessage{Topic: topic, Partition: record.Partition}
 	if record.Key != nil {
-		made.Key = sarama.ByteEncoder(record.Key)
+		message.Key = sarama.ByteEncoder(record.Key)
 	}
 	if record.Value != nil {
-		made.Value = sarama.ByteEncoder(record.Value)
+		message.Value = sarama.ByteEncoder(record.Value)
 	}
 	for _, header := range record.Headers {
-		made.Headers = append(made.Headers, sarama.RecordHeader{Key: []byte(header.Key), Value: header.Value})
+		message.Headers = append(message.Headers, sarama.RecordHeader{Key: []byte(header.Key), Value: header.Value})
 	}
-	return made
+	return message
 }
 
 func read(request *lines.Request) (lines.Answer, error) {
@@ -171,7 +171,7 @@ func read(request *lines.Request) (lines.Answer, error) {
 	if err != nil {
 		return lines.Answer{}, err
 	}
-	found, failed := make(chan *sarama.ConsumerMessage), make(chan error)
+	messages, failed := make(chan *sarama.ConsumerMessage), make(chan error)
 	done, stop := context.WithTimeout(context.Background(), timeout)
 	defer stop()
 	for partition := range request.Partitions {
@@ -180,13 +180,13 @@ func read(request *lines.Request) (lines.Answer, error) {
 			return lines.Answer{}, err
 		}
 		defer reader.AsyncClose()
-		go pass(done, reader, found, failed)
+		go pass(done, reader, messages, failed)
 	}
 	var answer lines.Answer
 	for len(answer.Records) < request.Count {
 		select {
-		case message := <-found:
-			answer.Records = append(answer.Records, told(message))
+		case message := <-messages:
+			answer.Records = append(answer.Records, toRecord(message))
 		case err := <-failed:
 			return answer, err
 		case <-done.Done():
@@ -196,12 +196,12 @@ func read(request *lines.Request) (lines.Answer, error) {
 	return answer, nil
 }
 
-func pass(done context.Context, reader sarama.PartitionConsumer, found chan<- *sarama.ConsumerMessage, failed chan<- error) {
+func pass(done context.Context, reader sarama.PartitionConsumer, messages chan<- *sarama.ConsumerMessage, failed chan<- error) {
 	for {
 		select {
 		case message := <-reader.Messages():
 			select {
-			case found <- message:
+			case messages <- message:
 			case <-done.Done():
 				return
 			}
@@ -217,21 +217,21 @@ func pass(done context.Context, reader sarama.PartitionConsumer, found chan<- *s
 	}
 }
 
-func told(message *sarama.ConsumerMessage) lines.Record {
-	made := lines.Record{Partition: message.Partition, Key: message.Key, Value: message.Value}
+func toRecord(message *sarama.ConsumerMessage) lines.Record {
+	result := lines.Record{Partition: message.Partition, Key: message.Key, Value: message.Value}
 	for _, header := range message.Headers {
-		made.Headers = append(made.Headers, lines.Header{Key: string(header.Key), Value: header.Value})
+		result.Headers = append(result.Headers, lines.Header{Key: string(header.Key), Value: header.Value})
 	}
-	return made
+	return result
 }
 
-// member of a group; there is one at most.
+// member of a group; the program has at most one.
 type member struct {
-	group   sarama.ConsumerGroup
-	found   chan *sarama.ConsumerMessage
-	stop    context.CancelFunc
-	lock    sync.Mutex
-	session sarama.ConsumerGroupSession
+	group    sarama.ConsumerGroup
+	messages chan *sarama.ConsumerMessage
+	stop     context.CancelFunc
+	lock     sync.Mutex
+	session  sarama.ConsumerGroupSession
 }
 
 func (own *member) join(request *lines.Request) (lines.Answer, error) {
@@ -244,7 +244,7 @@ func (own *member) join(request *lines.Request) (lines.Answer, error) {
 	if err != nil {
 		return lines.Answer{}, err
 	}
-	own.group, own.found = group, make(chan *sarama.ConsumerMessage, 10_000)
+	own.group, own.messages = group, make(chan *sarama.ConsumerMessage, 10_000)
 	done, stop := context.WithCancel(context.Background())
 	own.stop = stop
 	go func() {
@@ -262,8 +262,8 @@ func (own *member) poll(request *lines.Request) (lines.Answer, error) {
 	end := time.After(request.Timeout())
 	for {
 		select {
-		case message := <-own.found:
-			answer.Records = append(answer.Records, told(message))
+		case message := <-own.messages:
+			answer.Records = append(answer.Records, toRecord(message))
 			continue
 		case err := <-own.group.Errors():
 			return answer, err
@@ -295,7 +295,7 @@ func (own *member) leave(*lines.Request) (lines.Answer, error) {
 	return lines.Answer{}, own.group.Close()
 }
 
-// Setup, Cleanup and ConsumeClaim are what sarama calls.
+// Setup, Cleanup and ConsumeClaim are sarama's callbacks.
 func (own *member) Setup(session sarama.ConsumerGroupSession) error {
 	own.lock.Lock()
 	defer own.lock.Unlock()
@@ -313,12 +313,12 @@ func (own *member) Cleanup(sarama.ConsumerGroupSession) error {
 func (own *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	for message := range claim.Messages() {
 		session.MarkMessage(message, "")
-		own.found <- message
+		own.messages <- message
 	}
 	return nil
 }
 
-// administer makes a topic, changes it, looks at it and deletes it.
+// administer creates, changes, describes and deletes a topic.
 func administer(request *lines.Request) (lines.Answer, error) {
 	var answer lines.Answer
 	config, err := settings(request)
@@ -331,17 +331,17 @@ func administer(request *lines.Request) (lines.Answer, error) {
 	}
 	defer admin.Close()
 	first, second := "1234000", "999000"
-	made := &sarama.TopicDetail{
+	detail := &sarama.TopicDetail{
 		NumPartitions: 3, ReplicationFactor: 1, ConfigEntries: map[string]*string{"retention.ms": &first},
 	}
-	if err := admin.CreateTopic(request.Topic, made, false); err != nil {
+	if err := admin.CreateTopic(request.Topic, detail, false); err != nil {
 		return answer, err
 	}
 	retention := func() error {
-		asked := sarama.ConfigResource{
+		resource := sarama.ConfigResource{
 			Type: sarama.TopicResource, Name: request.Topic, ConfigNames: []string{"retention.ms"},
 		}
-		entries, err := admin.DescribeConfig(asked)
+		entries, err := admin.DescribeConfig(resource)
 		if err == nil {
 			answer.Seen = append(answer.Seen, entries[0].Value)
 		}
