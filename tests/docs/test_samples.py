@@ -28,7 +28,7 @@ def node(tmp_path: Path) -> Iterator[OttlaNode]:
 
 
 def code_blocks(page: str, language: str) -> list[str]:
-    """Return the code code_blocks of a page that are in a language."""
+    """Return the code blocks of a page that are in a language."""
     return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from bench.harness.kafka_jars import java
 
-from tests.docs.test_samples import ADDRESS, blocks
+from tests.docs.test_samples import ADDRESS, code_blocks
 from tests.support.kafka_broker import SETTINGS
 from tests.support.ottla_node import OttlaNode
 
@@ -22,13 +22,13 @@ ORDERS = ('{"id": 1, "item": "a book", "price": 12.5, "customer": "ada", "paid":
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[OttlaNode]:
-    """A node with a topic `orders` of three partitions that holds two orders."""
-    one = OttlaNode(tmp_path, {**SETTINGS, "auto.create.topics.enable": "true"})
-    one.format()
-    with one.running():
-        ottla(tmp_path, one, "topic", "create", "orders", "--partitions", "3")
-        ottla(tmp_path, one, "produce", "orders", input_text="\n".join(ORDERS))
-        yield one
+    """Run a node with a topic `orders` of three partitions and two records."""
+    node = OttlaNode(tmp_path, {**SETTINGS, "auto.create.topics.enable": "true"})
+    node.format()
+    with node.running():
+        run_ottla(tmp_path, node, "topic", "create", "orders", "--partitions", "3")
+        run_ottla(tmp_path, node, "produce", "orders", input_text="\n".join(ORDERS))
+        yield node
 
 
 def environment(node: OttlaNode) -> dict[str, str]:
@@ -43,7 +43,7 @@ def environment(node: OttlaNode) -> dict[str, str]:
 
 
 def run(folder: Path, node: OttlaNode, command: list[str], input_text: str | None = None) -> str:
-    done = subprocess.run(
+    finished = subprocess.run(
         command,
         cwd=folder,
         env=environment(node),
@@ -53,12 +53,12 @@ def run(folder: Path, node: OttlaNode, command: list[str], input_text: str | Non
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
+    assert finished.returncode == 0, f"{command}: {finished.stdout}{finished.stderr}"
+    return finished.stdout
 
 
-def ottla(folder: Path, node: OttlaNode, *words: str, input_text: str | None = None) -> str:
-    return run(folder, node, [sys.executable, "-m", "ottla", *words], input_text)
+def run_ottla(folder: Path, node: OttlaNode, *arguments: str, input_text: str | None = None) -> str:
+    return run(folder, node, [sys.executable, "-m", "ottla", *arguments], input_text)
 
 
 def run_python(folder: Path, node: OttlaNode, sample: str) -> str:
@@ -66,27 +66,27 @@ def run_python(folder: Path, node: OttlaNode, sample: str) -> str:
     return run(folder, node, [sys.executable, "-c", sample.replace(ADDRESS, node.address)])
 
 
-def consumed(folder: Path, node: OttlaNode, topic: str) -> list[str]:
-    return sorted(ottla(folder, node, "consume", topic, "--format", "value").splitlines())
+def consume_values(folder: Path, node: OttlaNode, topic: str) -> list[str]:
+    return sorted(run_ottla(folder, node, "consume", topic, "--format", "value").splitlines())
 
 
 def test_the_streaming_query_of_the_readme_copies_a_topic(tmp_path: Path, node: OttlaNode) -> None:
-    [sample] = [block for block in blocks("README.md", "python") if "readStream" in block]
+    [sample] = [block for block in code_blocks("README.md", "python") if "readStream" in block]
     run_python(tmp_path, node, f"{SESSION}{sample}query.processAllAvailable()\nquery.stop()\n")
-    assert consumed(tmp_path, node, "copy") == sorted(ORDERS)
+    assert consume_values(tmp_path, node, "copy") == sorted(ORDERS)
 
 
 def test_the_samples_of_the_spark_tutorial_run_one_after_the_other(tmp_path: Path, node: OttlaNode) -> None:
-    batch, stream, values = blocks("docs/tutorials/spark.md", "python")
-    shown = run_python(tmp_path, node, f"{batch}{stream}{values}print(orders.schema.simpleString())\n")
-    assert "a book" in shown
-    assert "id:bigint" in shown.splitlines()[-1]
-    assert consumed(tmp_path, node, "copy") == sorted(ORDERS)
+    batch, stream, values = code_blocks("docs/tutorials/spark.md", "python")
+    output = run_python(tmp_path, node, f"{batch}{stream}{values}print(orders.schema.simpleString())\n")
+    assert "a book" in output
+    assert "id:bigint" in output.splitlines()[-1]
+    assert consume_values(tmp_path, node, "copy") == sorted(ORDERS)
 
 
-def test_the_commands_and_the_reader_of_the_tables_tutorial(tmp_path: Path, node: OttlaNode) -> None:
+def test_the_commands_and_the_reader_of_the_tables_tutorial_work(tmp_path: Path, node: OttlaNode) -> None:
     page = "docs/tutorials/tables.md"
-    consoles = "".join(blocks(page, "console"))
+    consoles = "".join(code_blocks(page, "console"))
     commands = re.findall(r"^\$ ottla (.*)$", consoles, re.MULTILINE)
     created = [command for command in commands if command.startswith("table create orders")]
     assert len(created) == 1
@@ -94,33 +94,33 @@ def test_the_commands_and_the_reader_of_the_tables_tutorial(tmp_path: Path, node
     assert "table run --once" in commands
     written = run(tmp_path, node, ["bash", "-c", "ottla table run --once"])
     assert re.search(r"^orders: 2 rows, new columns ", written, re.MULTILINE)
-    [reader] = blocks(page, "python")
+    [reader] = code_blocks(page, "python")
     tables = environment(node)["OTTLA_TABLES"]
     program = reader.replace("/path/to/tables", tables) + "print(sorted(rows.column('id').to_pylist()))\n"
     assert run(tmp_path, node, [sys.executable, "-c", program]).splitlines()[-1] == "[1, 2]"
-    assert "orders" in ottla(tmp_path, node, "table", "describe", "orders")
+    assert "orders" in run_ottla(tmp_path, node, "table", "describe", "orders")
 
 
-def test_the_commands_of_the_pipeline_tutorial(tmp_path: Path, node: OttlaNode) -> None:
-    consoles = "".join(blocks("docs/tutorials/pipeline.md", "console"))
+def test_the_commands_of_the_pipeline_tutorial_work(tmp_path: Path, node: OttlaNode) -> None:
+    consoles = "".join(code_blocks("docs/tutorials/pipeline.md", "console"))
     commands = re.findall(r"^\$ (ottla .*)$", consoles, re.MULTILINE)
     assert commands == ["ottla pipeline init shop", "ottla pipeline run shop"]
     run(tmp_path, node, ["bash", "-c", f"{commands[0]} -b {node.address}"])
     try:
         assert "completed" in run(tmp_path, node, ["bash", "-c", commands[1]])
-        assert "completed" in ottla(tmp_path, node, "pipeline", "status", "shop")
+        assert "completed" in run_ottla(tmp_path, node, "pipeline", "status", "shop")
     finally:
-        ottla(tmp_path, node, "pipeline", "stop", "shop")
+        run_ottla(tmp_path, node, "pipeline", "stop", "shop")
 
 
-def test_the_expectations_of_the_pipeline_tutorial(tmp_path: Path, node: OttlaNode) -> None:
-    [sample] = blocks("docs/tutorials/pipeline.md", "python")
-    ottla(tmp_path, node, "pipeline", "init", "shop", "-b", node.address)
+def test_the_expectations_of_the_pipeline_tutorial_work(tmp_path: Path, node: OttlaNode) -> None:
+    [sample] = code_blocks("docs/tutorials/pipeline.md", "python")
+    run_ottla(tmp_path, node, "pipeline", "init", "shop", "-b", node.address)
     definitions = next((tmp_path / "shop").rglob("*.py"))
     bronze = definitions.read_text()
     (definitions.parent / "tutorial.py").write_text(sample.replace("def orders", "def checked_orders"))
     assert "bronze" in bronze
     try:
-        assert "completed" in ottla(tmp_path, node, "pipeline", "run", "shop")
+        assert "completed" in run_ottla(tmp_path, node, "pipeline", "run", "shop")
     finally:
-        ottla(tmp_path, node, "pipeline", "stop", "shop")
+        run_ottla(tmp_path, node, "pipeline", "stop", "shop")
