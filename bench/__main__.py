@@ -16,15 +16,15 @@ from pathlib import Path
 import pytest
 
 from bench.harness import measure
-from bench.harness.case import Case, every_case
+from bench.harness.case import Case, all_cases
 from bench.harness.figures import KAFKA, OTTLA
 from bench.harness.runner import Plan, run_cases
 from bench.harness.systems import SYSTEMS
 from bench.report import store, table
 from bench.report.page import page
 
-TELLING_PARTS = ("codec", "pipeline", "records")
-PARTS = (*TELLING_PARTS, "log", "steps", "fuzz")
+DEFAULT_PARTS = ("codec", "pipeline", "records")
+PARTS = (*DEFAULT_PARTS, "log", "steps", "fuzz")
 """The last ones take long, or look for what fails, and run when they are named."""
 ROOT = Path(__file__).parents[1]
 QUICK_SCALE = 0.1
@@ -39,7 +39,7 @@ def main() -> int:
     arguments = _arguments()
     began = time.monotonic()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the servers too
-    cases = every_case()
+    cases = all_cases()
     if arguments.list:
         for case in cases.values():
             print(f"{case.name:<24}{case.title}{' (by its name only)' if case.named_only else ''}")
@@ -51,7 +51,7 @@ def main() -> int:
     chosen = _choose(arguments.names, cases, quick=arguments.quick)
     if chosen is None:
         return 2
-    for name in arguments.names or (() if arguments.quick else TELLING_PARTS):
+    for name in arguments.names or (() if arguments.quick else DEFAULT_PARTS):
         if name in PARTS:
             print(f"== {name}")
             import_module(f"bench.micro.{name}").run()
@@ -144,7 +144,7 @@ def _report(results: store.Results, out: Path, *, publish: bool) -> int:
     (out / "report.html").write_text(page(results))
     print(f"\n{text}\n{out / 'report.html'}")
     if publish:
-        table.into_page(text, ROOT / "docs" / "performance.md")
+        table.insert_into_page(text, ROOT / "docs" / "performance.md")
     for miss in table.misses(results):
         print(f"missed  {miss}")
     return 1 if any(case.problems and not _left_out(case.problems) for case in results.cases) else 0

@@ -13,9 +13,9 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from bench.harness.case import Case, Trial, every_case
+from bench.harness.case import Case, Trial, all_cases
 from bench.harness.figures import OTTLA, shown
-from bench.harness.systems import SYSTEMS, running
+from bench.harness.systems import SYSTEMS, running_cluster
 from bench.report.flame import flame_graph, table
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +26,7 @@ class NoProfile(Exception):
 
 
 def main() -> int:
-    cases = {name: case for name, case in every_case().items() if case.nodes}
+    cases = {name: case for name, case in all_cases().items() if case.nodes}
     parser = argparse.ArgumentParser(prog="python -m bench.profiling", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "case", choices=list(cases), metavar="CASE", help="one of the cases of `python -m bench --list`"
@@ -54,7 +54,9 @@ def profile(case: Case, scale: float, options: list[str]) -> tuple[float, str]:
     folder = Path(tempfile.mkdtemp(prefix="ottla-profile-"))
     out = folder / "stacks.txt"
     try:
-        with running(SYSTEMS[OTTLA], folder / OTTLA, nodes=case.nodes, settings=case.server_settings) as cluster:
+        with running_cluster(
+            SYSTEMS[OTTLA], folder / OTTLA, nodes=case.nodes, settings=case.server_settings
+        ) as cluster:
             trial = Trial(SYSTEMS[OTTLA], folder, scale, case.sizes[-1] if case.sizes else None, cluster)
             case.work(trial)
             watcher = subprocess.Popen(

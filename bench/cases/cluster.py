@@ -11,9 +11,9 @@ from collections.abc import Callable
 from confluent_kafka import KafkaError, Message, Producer
 
 from bench.cases.produce import BATCHES_64K, produce
-from bench.harness.asking import ask
 from bench.harness.case import LOAD_GOALS, Trial, case
 from bench.harness.figures import Figures
+from bench.harness.node_requests import send_request
 from bench.harness.systems import Node, java_tool
 from bench.harness.tools import ToolFailed
 from ottla.protocol.messages.rpc.describe_quorum import DescribeQuorumRequest
@@ -94,7 +94,7 @@ def _active_controller(trial: Trial) -> int:
     host, port = trial.cluster.nodes[0].address.split(":")
     asked = DescribedTopic(topic_name="__cluster_metadata", partitions=[DescribedPartition(partition_index=0)])
     with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
-        answer = ask(connection, DescribeQuorumRequest(topics=[asked]), DESCRIBE_QUORUM_VERSION)
+        answer = send_request(connection, DescribeQuorumRequest(topics=[asked]), DESCRIBE_QUORUM_VERSION)
     return int(answer.topics[0].partitions[0].leader_id)
 
 

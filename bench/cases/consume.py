@@ -4,10 +4,10 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from bench.harness.asking import TIMEOUT_S, ask
 from bench.harness.case import GROUPS, LOAD_GOALS, SHARE_GROUPS, TRANSACTIONS, Trial, case
 from bench.harness.figures import Figures
 from bench.harness.load import librdkafka
+from bench.harness.node_requests import TIMEOUT_S, send_request
 from bench.harness.tools import ToolFailed, consumer_performance, producer_performance, share_consumer_performance
 from ottla.metadata.image.values import ResourceType
 from ottla.protocol.messages.rpc.incremental_alter_configs import (
@@ -37,7 +37,7 @@ def filled(trial: Trial, records: int, partitions: int = 1, *, transaction_ms: i
         )
         return topic
 
-    return trial.cluster.once(f"{records} in {partitions}, {transaction_ms}", fill)
+    return trial.cluster.make_once(f"{records} in {partitions}, {transaction_ms}", fill)
 
 
 def consume(
@@ -116,7 +116,7 @@ def _begin_with_the_first(trial: Trial, group: str) -> None:
     setting = AlterableConfig(name="share.auto.offset.reset", value="earliest")
     resource = AlterConfigsResource(resource_type=ResourceType.GROUP, resource_name=group, configs=[setting])
     with socket.create_connection(("127.0.0.1", trial.cluster.nodes[0].port), TIMEOUT_S) as connection:
-        (answer,) = ask(connection, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        (answer,) = send_request(connection, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     if answer.error_code:
         raise ToolFailed(f"{group} keeps where it begins: {answer.error_message}")
 

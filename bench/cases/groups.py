@@ -28,7 +28,7 @@ COMMIT_GOALS = {"records_per_s": 1.0, "server_cpu_s": 1.0}
     seconds=6,
 )
 def groups_join(trial: Trial) -> Figures:
-    topic = trial.cluster.once("topic of 30", lambda: trial.new_topic(30))
+    topic = trial.cluster.make_once("topic of 30", lambda: trial.new_topic(30))
     settings = {
         "bootstrap.servers": trial.cluster.bootstrap,
         "group.id": f"join-{time.monotonic_ns()}",
@@ -57,11 +57,11 @@ def groups_join(trial: Trial) -> Figures:
 def rest(trial: Trial, member: Callable[[str], Member]) -> Figures:
     """A hundred members begin at the same moment; the time until the group is at rest with all of them."""
     members = trial.scaled(MEMBERS, least=5)
-    topic = trial.cluster.once(f"topic of {members}", lambda: trial.new_topic(members))
+    topic = trial.cluster.make_once(f"topic of {members}", lambda: trial.new_topic(members))
     group = Group(trial.cluster.nodes[0].port, f"rest-{time.monotonic_ns()}", members)
     group.find_coordinator()
     with trial.measured() as figures:
-        figures["time_ms"] = group.come_to_rest(member(topic))
+        figures["time_ms"] = group.join_all(member(topic))
     return figures
 
 
@@ -93,7 +93,7 @@ def groups_consumer_100(trial: Trial) -> Figures:
 
 def commits(trial: Trial, clients: int, each: int) -> Figures:
     """Clients, each in a group of its own, commit one offset after the other."""
-    topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
+    topic = trial.cluster.make_once("topic", lambda: trial.new_topic(1))
     many = [_committer(trial, topic, number) for number in range(clients)]
     times: list[float] = []
 

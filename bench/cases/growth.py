@@ -9,11 +9,11 @@ from functools import partial
 
 from bench.cases.idle import connections, idle
 from bench.harness import measure
-from bench.harness.asking import ask, ask_metadata
 from bench.harness.case import GROUPS, SHARE_GROUPS, Trial, case
 from bench.harness.figures import Figures, percentiles
 from bench.harness.load import librdkafka
 from bench.harness.members import Group, until_ready
+from bench.harness.node_requests import request_broker_count, send_request
 from bench.harness.tools import ToolFailed, producer_performance
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.rpc.offset_commit import (
@@ -82,7 +82,7 @@ def growth_connections(trial: Trial) -> Figures:
         times = []
         for _ in range(PINGS):
             asked = time.perf_counter()
-            ask_metadata(many[-1])
+            request_broker_count(many[-1])
             times.append((time.perf_counter() - asked) * 1000)
         figures["server_cpu_s"] = measure.cpu_seconds(trial.cluster.pids) - used
     return {**figures, **percentiles(times), "time_ms": opened * 1000}
@@ -100,7 +100,7 @@ def growth_connections(trial: Trial) -> Figures:
 )
 def growth_groups(trial: Trial) -> Figures:
     assert trial.x is not None
-    topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
+    topic = trial.cluster.make_once("topic", lambda: trial.new_topic(1))
     names = [f"many-{trial.x}-{number}" for number in range(trial.x)]
     some = Group(trial.cluster.nodes[0].port, names[0], 0)
     some.find_coordinator()
@@ -112,7 +112,7 @@ def growth_groups(trial: Trial) -> Figures:
             request = OffsetCommitRequest(
                 group_id=name, topics=[OffsetCommitRequestTopic(name=topic, partitions=[part])]
             )
-            return int(ask(connection, request, 8).topics[0].partitions[0].error_code)
+            return int(send_request(connection, request, 8).topics[0].partitions[0].error_code)
 
         for name in names:
             if until_ready(partial(commit, name, 0)):
@@ -158,8 +158,8 @@ def growth_log_20gb(trial: Trial) -> Figures:
 def log_of_size(trial: Trial) -> Figures:
     """Let the log grow to its size, then write some more and read here and there."""
     assert trial.x is not None
-    topic = trial.cluster.once("topic", trial.new_topic)
-    sizes = trial.cluster.once("sizes", lambda: [0])
+    topic = trial.cluster.make_once("topic", trial.new_topic)
+    sizes = trial.cluster.make_once("sizes", lambda: [0])
     missing = trial.x * 1_000 - sizes[0]
     if missing > 0:
         _write(trial, topic, missing)
@@ -190,7 +190,7 @@ def _fetch_anywhere(trial: Trial, topic: str, records: int) -> Figures:
         for _ in range(trial.scaled(FETCHES)):
             part = FetchPartition(partition=0, fetch_offset=chance.randrange(records), partition_max_bytes=10_000)
             began = time.perf_counter()
-            answer = ask(connection, FetchRequest(topics=[FetchTopic(topic=topic, partitions=[part])]), 11)
+            answer = send_request(connection, FetchRequest(topics=[FetchTopic(topic=topic, partitions=[part])]), 11)
             times.append((time.perf_counter() - began) * 1000)
             found = answer.responses[0].partitions[0]
             if found.error_code or not found.records:
@@ -214,7 +214,7 @@ def _fetch_anywhere(trial: Trial, topic: str, records: int) -> Figures:
 def growth_replicated(trial: Trial) -> Figures:
     """The memory of each is that of a replica that was added since the first size."""
     assert trial.x is not None
-    made, first = trial.cluster.once("made", lambda: [0]), trial.cluster.once("first", dict[str, float])
+    made, first = trial.cluster.make_once("made", lambda: [0]), trial.cluster.make_once("first", dict[str, float])
     trial.new_topic(trial.x - made[0])
     settle_s = 3 + (trial.x - made[0]) / SETTLED_PARTITIONS_PER_S
     made[0] = trial.x

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from bench.harness import measure
-from bench.harness.asking import ask_versions
 from bench.harness.case import MEMORY_GOALS, Trial, case
 from bench.harness.figures import Figures
+from bench.harness.node_requests import fetch_api_keys
 
 
 @contextmanager
@@ -19,7 +19,7 @@ def connections(trial: Trial, count: int) -> Iterator[list[socket.socket]]:
         for _ in range(count):
             port = trial.cluster.nodes[0].port
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
-            ask_versions(connection)
+            fetch_api_keys(connection)
             many.append(connection)
         yield many
 
@@ -47,7 +47,7 @@ def idle(trial: Trial, *, settle_s: float = 5.0, watch_s: float = 10.0) -> Figur
     seconds=35,
 )
 def idle_1000(trial: Trial) -> Figures:
-    trial.cluster.once("partitions", lambda: trial.new_topic(trial.scaled(1_000)))
+    trial.cluster.make_once("partitions", lambda: trial.new_topic(trial.scaled(1_000)))
     with connections(trial, trial.scaled(1_000)):
         return idle(trial)
 

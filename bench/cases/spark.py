@@ -19,10 +19,10 @@ import pyarrow as pa
 from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.harness import ready as ready_records
+from bench.harness import ready_source
 from bench.harness.case import TRANSACTIONS, Trial, case
 from bench.harness.figures import OTTLA, Figures
-from bench.harness.measure import spent_seconds, used
+from bench.harness.measure import cpu_usage, spent_seconds
 from bench.harness.spark_session import start_session
 from bench.harness.tools import ToolFailed
 from ottla.spark.connector.task_writer import write_at_least_once
@@ -59,11 +59,11 @@ def session() -> SparkSession:
 def charged(trial: Trial, work: Callable[[], None]) -> Figures:
     """What a job costs."""
     working = [session().sparkContext._gateway.proc.pid, *trial.cluster.pids]  # type: ignore[union-attr]
-    before, own_s, began_s = used(working), time.process_time(), time.perf_counter()
+    before, own_s, began_s = cpu_usage(working), time.process_time(), time.perf_counter()
     work()
     time_s = time.perf_counter() - began_s
     time.sleep(0.2)  # lets the last answers and clean-ups be counted
-    cpu_s = spent_seconds(before, used(working)) + time.process_time() - own_s
+    cpu_s = spent_seconds(before, cpu_usage(working)) + time.process_time() - own_s
     return {"job_cpu_s": cpu_s, "time_ms": time_s * 1000}
 
 
@@ -94,7 +94,7 @@ def filled_with(trial: Trial, name: str, records: int, values: Callable[[range],
         write_at_least_once(parse_write_options(options(trial, topic=topic, guarantee="at-least-once")), made())
         return topic
 
-    return trial.cluster.once(name, fill)
+    return trial.cluster.make_once(name, fill)
 
 
 def records_of(trial: Trial, records: int, record_bytes: int) -> Load:
@@ -111,10 +111,10 @@ def ready(trial: Trial, records: int, record_bytes: int) -> Load:
     """The least that there is: on Ottla's side, a source in Python that has all records ready."""
     if trial.system.name != OTTLA:
         return records_of(trial, records, record_bytes)
-    register_pickle_by_value(ready_records)  # type: ignore[no-untyped-call] # workers have no `bench`
-    session().dataSource.register(ready_records.Ready)
+    register_pickle_by_value(ready_source)  # type: ignore[no-untyped-call] # workers have no `bench`
+    session().dataSource.register(ready_source.Ready)
     given = {"records": trial.scaled(records), "bytes": record_bytes, "partitions": PARTITIONS}
-    return lambda: session().read.format(ready_records.Ready.name()).options(**given).load()
+    return lambda: session().read.format(ready_source.Ready.name()).options(**given).load()
 
 
 def into_nothing(trial: Trial, load: Load) -> Figures:

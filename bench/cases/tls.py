@@ -1,7 +1,7 @@
 """Over TLS: what is encrypted cannot go from the file to the socket past the process, with either system."""
 
 from bench.cases.consume import filled
-from bench.harness import securing
+from bench.harness import tls_listener
 from bench.harness.case import LOAD_GOALS, Trial, case
 from bench.harness.figures import Figures
 from bench.harness.load import librdkafka
@@ -17,7 +17,7 @@ def tls_produce(trial: Trial) -> Figures:
             topic,
             records=count,
             record_bytes=1_000,
-            settings={"acks": "1", "batch.size": "65536", **securing.java_settings()},
+            settings={"acks": "1", "batch.size": "65536", **tls_listener.java_settings()},
             warm_up=count // 3,
         )
     return figures
@@ -37,6 +37,6 @@ def tls_consume(trial: Trial) -> Figures:
             partitions=1,
             consumers=1,
             records=count,
-            settings=securing.librdkafka_settings(),
+            settings=tls_listener.librdkafka_settings(),
         )
     return figures

@@ -6,9 +6,9 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from bench.harness.asking import ask
 from bench.harness.case import TRANSACTIONS, Trial, case
 from bench.harness.figures import Figures, percentiles
+from bench.harness.node_requests import send_request
 from bench.harness.tools import ToolFailed
 from ottla.protocol.messages.rpc.end_txn import EndTxnRequest
 from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
@@ -31,7 +31,7 @@ _CONCURRENT = 51
     seconds=18,
 )
 def transactions_librdkafka(trial: Trial) -> Figures:
-    topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
+    topic = trial.cluster.make_once("topic", lambda: trial.new_topic(1))
     settings = {
         "bootstrap.servers": trial.cluster.bootstrap,
         "transactional.id": f"librdkafka-{time.monotonic_ns()}",
@@ -63,7 +63,7 @@ def transactions_librdkafka(trial: Trial) -> Figures:
 )
 def transactions_version2(trial: Trial) -> Figures:
     """Produce and EndTxn without a client's own time: the partition is added by the write, the end raises the epoch."""
-    topic = trial.cluster.once("topic", lambda: trial.new_topic(1))
+    topic = trial.cluster.make_once("topic", lambda: trial.new_topic(1))
     host, port = trial.cluster.bootstrap.split(",")[0].rsplit(":", 1)
     times = []
     with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as sock:
@@ -98,7 +98,7 @@ def _until_done(sock: socket.socket, request: Any, version: int) -> Any:
     """The answer, once it is no error. As producers do, one whose last transaction is being ended asks again."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        answer = ask(sock, request, version)
+        answer = send_request(sock, request, version)
         if not (code := _error_of(answer)):
             return answer
         if time.monotonic() > deadline:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-from bench.harness import measure, securing
+from bench.harness import measure, tls_listener
 from bench.harness.figures import Figures
 from bench.harness.systems import Cluster, System
 from ottla.protocol.messages.apis import ApiKey
@@ -107,7 +107,7 @@ class Case:
     @property
     def server_settings(self) -> dict[str, str]:
         """What its servers are set to beside what all have."""
-        return {**self.settings, **(securing.server_settings() if self.secured else {})}
+        return {**self.settings, **(tls_listener.server_settings() if self.secured else {})}
 
 
 CASES: dict[str, Case] = {}
@@ -167,7 +167,7 @@ def case(
     return declare
 
 
-def every_case() -> dict[str, Case]:
+def all_cases() -> dict[str, Case]:
     """All cases by name, in the order in which they run."""
     for module in MODULES:
         import_module(f"bench.cases.{module}")
@@ -182,12 +182,12 @@ class Trial:
     folder: Path
     scale: float
     x: int | None = None
-    running: Cluster | None = None
+    running_cluster: Cluster | None = None
 
     @property
     def cluster(self) -> Cluster:
-        assert self.running is not None, "this case starts its clusters by itself"
-        return self.running
+        assert self.running_cluster is not None, "this case starts its clusters by itself"
+        return self.running_cluster
 
     def scaled(self, count: int, least: int = 1) -> int:
         """A number of records as this run's scale has it."""

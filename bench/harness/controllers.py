@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event, Thread
 from uuid import uuid4
 
-from bench.harness.asking import Unanswered, ask, ask_versions
+from bench.harness.node_requests import NoResponse, fetch_api_keys, send_request
 from bench.harness.systems import CLUSTER_ID, Node, ServerFailed, System
 from ottla.protocol.features import SUPPORTED
 from ottla.protocol.messages.rpc.broker_heartbeat import BrokerHeartbeatRequest
@@ -52,12 +52,12 @@ class LoneController:
                 with self.connect() as connection:
                     request = BrokerHeartbeatRequest(broker_id=1 << 20, broker_epoch=0)
                     # Nobody is registered under this id; another controller, or none, would say NOT_CONTROLLER.
-                    if ask(connection, request, _HEARTBEAT_VERSION).error_code != _NOT_CONTROLLER:
+                    if send_request(connection, request, _HEARTBEAT_VERSION).error_code != _NOT_CONTROLLER:
                         return time.perf_counter() - began
-            except (OSError, Unanswered):
+            except (OSError, NoResponse):
                 pass  # it does not listen yet
             time.sleep(0.005)
-        raise ServerFailed(f"the controller is not active: {self.node.last_words()}")
+        raise ServerFailed(f"the controller is not active: {self.node.log_tail()}")
 
     def stop(self) -> None:
         for connection, _ in self._brokers.values():
@@ -72,7 +72,7 @@ class LoneController:
         """Let the brokers register and come into service."""
         for broker_id in range(100, 100 + BROKERS):
             connection = self.connect()
-            answer = ask(
+            answer = send_request(
                 connection,
                 BrokerRegistrationRequest(
                     broker_id=broker_id,
@@ -100,7 +100,7 @@ class LoneController:
         request = BrokerHeartbeatRequest(
             broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=_EVERYTHING_READ, want_fence=want_fence
         )
-        answer = ask(connection, request, _HEARTBEAT_VERSION)
+        answer = send_request(connection, request, _HEARTBEAT_VERSION)
         if answer.error_code:
             raise ServerFailed(f"a heartbeat of broker {broker_id} got error {answer.error_code}")
         return bool(answer.is_fenced)
@@ -111,7 +111,9 @@ class LoneController:
             for number, start in enumerate(range(0, partitions, PARTITIONS_A_TOPIC)):
                 count = min(PARTITIONS_A_TOPIC, partitions - start)
                 topic = CreatableTopic(name=f"wide-{number}", num_partitions=count, replication_factor=REPLICAS)
-                answer = ask(connection, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), _CREATION_VERSION)
+                answer = send_request(
+                    connection, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), _CREATION_VERSION
+                )
                 if answer.topics[0].error_code:
                     raise ServerFailed(f"{topic.name} was not made: {answer.topics[0].error_message}")
 
@@ -134,7 +136,7 @@ class LoneController:
             with self.connect() as connection:
                 while not done.wait(_PROBE_S):
                     began = time.perf_counter()
-                    ask_versions(connection)
+                    fetch_api_keys(connection)
                     times.append((time.perf_counter() - began) * 1000)
 
         prober = Thread(target=probe)

@@ -24,7 +24,7 @@ _CPUCLOCK_SCHED = 2  # of the clocks that a process has, the one of all CPU that
 MEGABYTE = 1_000_000
 
 
-def family(pids: Iterable[int]) -> list[int]:
+def process_tree(pids: Iterable[int]) -> list[int]:
     """The processes and all that they have started and that still run.
 
     Each process is asked for its parent. A parent's threads could be asked for their children with less effort, but
@@ -43,7 +43,7 @@ def family(pids: Iterable[int]) -> list[int]:
     return found
 
 
-class Used(NamedTuple):
+class CpuUsage(NamedTuple):
     """What a process has used so far, in seconds, and the children that it has waited for."""
 
     parent: int
@@ -51,26 +51,26 @@ class Used(NamedTuple):
     children: float
 
 
-def used(pids: Iterable[int]) -> dict[int, Used]:
+def cpu_usage(pids: Iterable[int]) -> dict[int, CpuUsage]:
     """What each of the processes has used, and all that they have started."""
     found = {}
-    for pid in family(pids):
+    for pid in process_tree(pids):
         if fields := _stat(pid):
             user, system, *waited_for = (int(field) / _TICKS for field in fields[_UTIME : _CSTIME + 1])
             try:
                 own = time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
             except OSError:  # it has just ended
                 own = user + system
-            found[pid] = Used(int(fields[_PARENT]), own, sum(waited_for))
+            found[pid] = CpuUsage(int(fields[_PARENT]), own, sum(waited_for))
     return found
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
     """CPU that the processes have used so far, with their children, dead or alive."""
-    return sum(each.own + each.children for each in used(pids).values())
+    return sum(each.own + each.children for each in cpu_usage(pids).values())
 
 
-def spent_seconds(before: Mapping[int, Used], after: Mapping[int, Used]) -> float:
+def spent_seconds(before: Mapping[int, CpuUsage], after: Mapping[int, CpuUsage]) -> float:
     """CPU that was used in between.
 
     What a child has used goes to its parent when that waits for it, and to nobody where it does not: Spark's daemon of
@@ -89,13 +89,13 @@ def spent_seconds(before: Mapping[int, Used], after: Mapping[int, Used]) -> floa
 
 def resident_bytes(pids: Iterable[int]) -> int:
     """RSS of the processes and their children."""
-    return sum(int((_read(Path(f"/proc/{pid}/statm")).split() or "00")[1]) * _PAGE for pid in family(pids))
+    return sum(int((_read(Path(f"/proc/{pid}/statm")).split() or "00")[1]) * _PAGE for pid in process_tree(pids))
 
 
 def proportional_bytes(pids: Iterable[int]) -> int:
     """PSS of the processes and their children."""
     total = 0
-    for pid in family(pids):
+    for pid in process_tree(pids):
         for line in _read(Path(f"/proc/{pid}/smaps_rollup")).splitlines():
             if line.startswith("Pss:"):
                 total += int(line.split()[1]) * 1024
@@ -142,12 +142,12 @@ def measured(pids: list[int], figures: dict[str, float], *, every_s: float = 0.2
             peak[0] = max(peak[0], resident_bytes(pids))
 
     watching = threading.Thread(target=watch, daemon=True)
-    wall, before, own, busy = time.perf_counter(), used(pids), own_seconds(), busy_seconds()
+    wall, before, own, busy = time.perf_counter(), cpu_usage(pids), own_seconds(), busy_seconds()
     watching.start()
     try:
         yield
     finally:
-        wall, server = time.perf_counter() - wall, spent_seconds(before, used(pids))
+        wall, server = time.perf_counter() - wall, spent_seconds(before, cpu_usage(pids))
         own, busy = own_seconds() - own, busy_seconds() - busy
         done.set()
         watching.join()

@@ -10,7 +10,7 @@ from threading import Barrier, Event, Thread
 from typing import Any
 from uuid import uuid4
 
-from bench.harness.asking import Unanswered, ask
+from bench.harness.node_requests import NoResponse, send_request
 from bench.harness.tools import ToolFailed
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
@@ -37,7 +37,7 @@ class Group:
         self.members = members
         self.held: dict[int, Any] = {}
         """What each member has: a generation, or partitions."""
-        self._is_rested = Event()
+        self._is_stable = Event()
         self._problems: list[Exception] = []
 
     def find_coordinator(self) -> None:
@@ -46,15 +46,17 @@ class Group:
         with self.connect() as connection:
 
             def find() -> int:
-                found = ask(connection, FindCoordinatorRequest(coordinator_keys=[self.name]), 4).coordinators[0]
-                return int(found.error_code) or int(ask(connection, beat, 3).error_code)
+                found = send_request(connection, FindCoordinatorRequest(coordinator_keys=[self.name]), 4).coordinators[
+                    0
+                ]
+                return int(found.error_code) or int(send_request(connection, beat, 3).error_code)
 
             until_ready(find)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), PATIENCE_S)
 
-    def come_to_rest(self, member: "Member") -> float:
+    def join_all(self, member: "Member") -> float:
         """Let all members join; the milliseconds until the group has come to rest."""
         ready = Barrier(self.members + 1)
 
@@ -63,16 +65,16 @@ class Group:
                 with self.connect() as connection:
                     ready.wait()
                     member(self, number, connection)
-            except (OSError, Unanswered, ToolFailed) as problem:
+            except (OSError, NoResponse, ToolFailed) as problem:
                 self._problems.append(problem)
-                self._is_rested.set()
+                self._is_stable.set()
 
         threads = [Thread(target=run, args=(number,), daemon=True) for number in range(self.members)]
         for thread in threads:
             thread.start()
         ready.wait()
         began = time.perf_counter()
-        rested = self._is_rested.wait(PATIENCE_S)
+        rested = self._is_stable.wait(PATIENCE_S)
         took = (time.perf_counter() - began) * 1000
         for thread in threads:
             thread.join(PATIENCE_S)
@@ -84,11 +86,11 @@ class Group:
         """Note what a member has; the last one that this takes lets the group be at rest."""
         self.held[number] = what
         if len(self.held) == self.members and is_rest(list(self.held.values())):
-            self._is_rested.set()
+            self._is_stable.set()
 
-    def goes_on(self) -> bool:
+    def wait_for_heartbeat(self) -> bool:
         """Wait for the next heartbeat; False when the group is at rest."""
-        return not self._is_rested.wait(HEARTBEAT_S)
+        return not self._is_stable.wait(HEARTBEAT_S)
 
 
 Member = Callable[[Group, int, socket.socket], None]
@@ -117,7 +119,7 @@ def classic_member(group: Group, number: int, connection: socket.socket) -> None
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00")],
         )
-        joined = ask(connection, join, 5)
+        joined = send_request(connection, join, 5)
         member_id = joined.member_id
         if joined.error_code == _MEMBER_ID_REQUIRED:
             continue
@@ -125,15 +127,18 @@ def classic_member(group: Group, number: int, connection: socket.socket) -> None
         generation = joined.generation_id
         given = [SyncGroupRequestAssignment(member_id=each.member_id, assignment=b"mine") for each in joined.members]
         sync = SyncGroupRequest(group_id=group.name, generation_id=generation, member_id=member_id, assignments=given)
-        synced = ask(connection, sync, 3)
+        synced = send_request(connection, sync, 3)
         if synced.error_code == _REBALANCE_IN_PROGRESS:
             continue
         _check(synced.error_code, "SyncGroup")
         group.hold(number, generation, lambda held: len(set(held)) == 1)
         beat = HeartbeatRequest(group_id=group.name, generation_id=generation, member_id=member_id)
-        while (code := ask(connection, beat, 3).error_code) == 0:
-            if not group.goes_on():
-                _check(ask(connection, LeaveGroupRequest(group_id=group.name, member_id=member_id), 2).error_code, "")
+        while (code := send_request(connection, beat, 3).error_code) == 0:
+            if not group.wait_for_heartbeat():
+                _check(
+                    send_request(connection, LeaveGroupRequest(group_id=group.name, member_id=member_id), 2).error_code,
+                    "",
+                )
                 return
         if code != _REBALANCE_IN_PROGRESS:
             _check(code, "Heartbeat")
@@ -154,7 +159,7 @@ def consumer_member(topic: str) -> Member:
                 subscribed_topic_names=[topic] if epoch == 0 else None,
                 topic_partitions=owned,
             )
-            answer = ask(connection, beat, 1)
+            answer = send_request(connection, beat, 1)
             _check(answer.error_code, "ConsumerGroupHeartbeat")
             epoch = answer.member_epoch
             if answer.assignment is None:
@@ -164,9 +169,9 @@ def consumer_member(topic: str) -> Member:
                 mine = frozenset(index for each in owned for index in each.partitions)
                 group.hold(number, mine, _is_shared)
                 continue  # tells at once what it owns now
-            if not group.goes_on():
+            if not group.wait_for_heartbeat():
                 leave = ConsumerGroupHeartbeatRequest(group_id=group.name, member_id=member_id, member_epoch=_LEAVE)
-                _check(ask(connection, leave, 1).error_code, "ConsumerGroupHeartbeat")
+                _check(send_request(connection, leave, 1).error_code, "ConsumerGroupHeartbeat")
                 return
 
     return run

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from bench.harness.asking import Unanswered
 from bench.harness.case import Case, Trial
 from bench.harness.figures import FIGURES, KAFKA, OTTLA, CaseResult, Figures, Sample, shown
-from bench.harness.systems import SYSTEMS, ServerFailed, running
+from bench.harness.node_requests import NoResponse
+from bench.harness.systems import SYSTEMS, ServerFailed, running_cluster
 from bench.harness.tools import ToolFailed
 
-Problem = (ServerFailed, ToolFailed, KafkaException, Unanswered, OSError)
+Problem = (ServerFailed, ToolFailed, KafkaException, NoResponse, OSError)
 """What may go wrong with a server or a client, and is then part of the result."""
 TOLD = (
     *("time_ms", "job_cpu_s", "server_cpu_s", "records_per_s", "p50_ms", "p99_ms", "rss_mb", "idle_percent"),
@@ -163,9 +163,11 @@ class Servers:
         for name, trial in self._trials.items():
             try:
                 if self.fresh and case.nodes:
-                    cluster = running(trial.system, trial.folder, nodes=case.nodes, settings=case.server_settings)
-                    trial.running = self._running.enter_context(cluster)
-                if trial.running is not None and case.needs and not trial.running.serves(case.needs):
+                    cluster = running_cluster(
+                        trial.system, trial.folder, nodes=case.nodes, settings=case.server_settings
+                    )
+                    trial.running_cluster = self._running.enter_context(cluster)
+                if trial.running_cluster is not None and case.needs and not trial.running_cluster.serves(case.needs):
                     result.problems[name] = "left out: it does not serve the APIs that this case needs"
             except Problem as error:
                 result.problems[name] = str(error)

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
-from bench.harness.asking import ask
 from bench.harness.members import Group, until_ready
+from bench.harness.node_requests import send_request
 from bench.harness.tools import ToolFailed
 from ottla.protocol.errors import NotLeader, UnknownTopicOrPartition
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -71,7 +71,7 @@ class SessionConsumer:
             session_epoch=self._epoch,
             topics=list(asked.values()),
         )
-        answer = ask(self._connection, request, _FETCH_VERSION)
+        answer = send_request(self._connection, request, _FETCH_VERSION)
         _check(answer.error_code, "Fetch")
         if answer.session_id == 0:
             raise ToolFailed("the node gave no fetch session")
@@ -130,14 +130,14 @@ class ShareConsumer:
             batch_size=_AT_ONCE,
             topics=list(asked.values()),
         )
-        answer = ask(self._connection, request, _SHARE_FETCH_VERSION)
+        answer = send_request(self._connection, request, _SHARE_FETCH_VERSION)
         _check(answer.error_code, "ShareFetch")
         self._session_epoch += 1
         return [value for topic in answer.responses for part in topic.partitions for value in self._take(topic, part)]
 
     def close(self) -> None:
         leave = ShareGroupHeartbeatRequest(group_id=self._group, member_id=self._member, member_epoch=_LEAVE)
-        ask(self._connection, leave, _HEARTBEAT_VERSION)
+        send_request(self._connection, leave, _HEARTBEAT_VERSION)
         self._connection.close()
 
     def _take(self, topic: Any, part: Any) -> Iterator[bytes]:
@@ -161,7 +161,7 @@ class ShareConsumer:
             member_epoch=self._member_epoch,
             subscribed_topic_names=self._topics if self._member_epoch == 0 else None,
         )
-        answer = ask(self._connection, beat, _HEARTBEAT_VERSION)
+        answer = send_request(self._connection, beat, _HEARTBEAT_VERSION)
         self._next_heartbeat = time.monotonic() + _HEARTBEAT_S
         if answer.error_code:
             return int(answer.error_code)

@@ -28,10 +28,10 @@ from uuid import uuid4
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from bench.harness import securing
-from bench.harness.asking import Unanswered, known_brokers, served_apis
+from bench.harness import tls_listener
 from bench.harness.figures import KAFKA, OTTLA
 from bench.harness.kafka_jars import class_path, java, kafka_libs
+from bench.harness.node_requests import NoResponse, count_known_brokers, fetch_served_apis
 from bench.harness.ports import free_ports
 
 T = TypeVar("T")
@@ -196,8 +196,8 @@ class Node:
     def configure(self, settings: Mapping[str, str], voters: str) -> None:
         """Write its `server.properties`, and a formatted directory."""
         listeners = f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self.controller_port}"
-        if securing.LISTENER in settings.get("listener.security.protocol.map", ""):
-            listeners += f",{securing.LISTENER}://127.0.0.1:{self.secured_port}"
+        if tls_listener.LISTENER in settings.get("listener.security.protocol.map", ""):
+            listeners += f",{tls_listener.LISTENER}://127.0.0.1:{self.secured_port}"
         values = {
             **SETTINGS,
             "node.id": str(self.number),
@@ -230,14 +230,14 @@ class Node:
         while time.monotonic() < deadline:
             assert self.process is not None
             if self.process.poll() is not None:
-                raise ServerFailed(f"{self.system.title()} ended with {self.process.returncode}: {self.last_words()}")
+                raise ServerFailed(f"{self.system.title()} ended with {self.process.returncode}: {self.log_tail()}")
             try:
-                if known_brokers("127.0.0.1", self.port) >= count:
+                if count_known_brokers("127.0.0.1", self.port) >= count:
                     return
-            except (OSError, Unanswered):
+            except (OSError, NoResponse):
                 pass  # it does not listen yet, or has just begun to
             time.sleep(POLL_S)
-        raise ServerFailed(f"{self.system.title()} is not ready after {START_TIMEOUT_S} s: {self.last_words()}")
+        raise ServerFailed(f"{self.system.title()} is not ready after {START_TIMEOUT_S} s: {self.log_tail()}")
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End the process, in order or with SIGKILL."""
@@ -250,9 +250,9 @@ class Node:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise ServerFailed(f"{self.system.title()} does not stop: {self.last_words()}") from None
+            raise ServerFailed(f"{self.system.title()} does not stop: {self.log_tail()}") from None
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         return self._words.read_text(errors="replace")[-2000:].strip() or "(it said nothing)"
 
     @property
@@ -317,9 +317,9 @@ class Cluster:
 
     def serves(self, keys: frozenset[int]) -> bool:
         """Whether its nodes speak these APIs."""
-        return keys <= served_apis("127.0.0.1", self.nodes[0].port)
+        return keys <= fetch_served_apis("127.0.0.1", self.nodes[0].port)
 
-    def once(self, name: str, make: Callable[[], T]) -> T:
+    def make_once(self, name: str, make: Callable[[], T]) -> T:
         """What `make` gives, made once in the life of this cluster: data that several rounds read."""
         if name not in self._kept:
             self._kept[name] = make()
@@ -343,7 +343,7 @@ class Cluster:
 
 
 @contextmanager
-def running(
+def running_cluster(
     system: System, folder: Path, *, nodes: int = 1, settings: Mapping[str, str] | None = None
 ) -> Iterator[Cluster]:
     """A cluster that has started. At the end it is killed: nobody needs its data any more."""

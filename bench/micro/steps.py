@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.harness.figures import OTTLA
 from bench.harness.measure import cpu_seconds
-from bench.harness.systems import SYSTEMS, running
+from bench.harness.systems import SYSTEMS, running_cluster
 from bench.harness.timing import Work, compare
 from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.headers import RequestHeader
@@ -76,7 +76,7 @@ def whole() -> None:
     """Requests to a node, which is charged for all that it does meanwhile."""
     batch = bytes(build_batch([Record(0, NOW_MS, None, bytes(100))]))
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder, ExitStack() as stack:
-        cluster = stack.enter_context(running(SYSTEMS[OTTLA], Path(folder) / "node"))
+        cluster = stack.enter_context(running_cluster(SYSTEMS[OTTLA], Path(folder) / "node"))
         cluster.create_topics([_TOPIC])
         near = stack.enter_context(socket.create_connection(("127.0.0.1", cluster.nodes[0].port)))
         topics = [TopicProduceData(name=_TOPIC, partition_data=[PartitionProduceData(index=0, records=batch)])]
@@ -234,7 +234,7 @@ def _on_loop(loop: asyncio.AbstractEventLoop) -> float:
             far.recv_into(room)
             far.send(bytes(60))
 
-        def ask() -> None:
+        def receive_answer() -> None:
             near.recv_into(room)
             left[0] -= 1
             if left[0]:
@@ -243,7 +243,7 @@ def _on_loop(loop: asyncio.AbstractEventLoop) -> float:
                 done.set_result(None)
 
         loop.add_reader(far.fileno(), serve)
-        loop.add_reader(near.fileno(), ask)
+        loop.add_reader(near.fileno(), receive_answer)
         began = time.process_time()
         near.send(bytes(200))
         loop.run_until_complete(done)

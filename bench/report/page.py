@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from html import escape
 
 from bench.harness.figures import FIGURES, KAFKA, OTTLA, CaseResult, Comparison, Spread, shown
-from bench.report.drawing import Bar, bars, curves, exponent
+from bench.report.plots import Bar, bars, curves, exponent
 from bench.report.store import Results
-from bench.report.table import MUCH_OTHER_WORK, misses, others
+from bench.report.table import NOISY_CORES, misses, others
 
 PLOTTED = ("server_cpu_s", "records_per_s", "time_ms", "p99_ms", "rss_mb")
 CURVES = (
@@ -40,7 +40,7 @@ def page(results: Results) -> str:
         WORDS,
     ]
     noise = others(results.cases)
-    if noise > MUCH_OTHER_WORK:
+    if noise > NOISY_CORES:
         parts.append(
             f"<p class=miss>Other work kept {noise:.1f} cores busy meanwhile: times and throughput are rough.</p>"
         )

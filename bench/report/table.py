@@ -16,11 +16,11 @@ COLUMNS = {
     "p99": ("p99_ms",),
     "memory": ("rss_mb",),
 }
-MUCH_OTHER_WORK = 0.15
+NOISY_CORES = 0.15
 """Cores; more than that, and the clock says little."""
 
 
-class NoPlace(Exception):
+class MarkersMissing(Exception):
     """The page has no markers between which the table could go."""
 
 
@@ -39,7 +39,7 @@ def markdown(results: Results) -> str:
     for case in results.cases:
         lines += [f"| {title} | {' | '.join(cells)} |" for title, cells in rows(case)]
     noise = others(results.cases)
-    if noise > MUCH_OTHER_WORK:
+    if noise > NOISY_CORES:
         lines += [
             "",
             f"(Other work kept {noise:.1f} cores of this machine busy meanwhile: the clock's figures are rough.)",
@@ -123,11 +123,11 @@ def _risen(case: CaseResult) -> list[str]:
     return found
 
 
-def into_page(table: str, page: Path) -> None:
+def insert_into_page(table: str, page: Path) -> None:
     """Put the table between the markers of a page."""
     text = page.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise NoPlace(f"{page} has no lines {BEGIN} and {END} for the table to go between")
+        raise MarkersMissing(f"{page} has no lines {BEGIN} and {END} for the table to go between")
     page.write_text(f"{before}{BEGIN}\n{table}{END}{after}")

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
-from bench.harness.asking import Unanswered, ask, frame_of
+from bench.harness.node_requests import NoResponse, encode_frame, send_request
 
 from ottla.protocol.messages.rpc.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from ottla.protocol.messages.rpc.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -111,8 +111,8 @@ class Clients:
             try:
                 if at not in self._connections:
                     self._connections[at] = self.open(at)
-                return ask(self._connections[at], request, version, client_id=f"life-{self._client}")
-            except (OSError, Unanswered):
+                return send_request(self._connections[at], request, version, client_id=f"life-{self._client}")
+            except (OSError, NoResponse):
                 if at in self._connections:
                     self._connections.pop(at).close()
                 if time.monotonic() > deadline:
@@ -533,17 +533,19 @@ class Clients:
                 with self.open(node) as connection:
                     name = f"life-{next(self._numbers)}"
                     if number % 4 == 1:
-                        ask(connection, ApiVersionsRequest(), 2, client_id=name)
+                        send_request(connection, ApiVersionsRequest(), 2, client_id=name)
                         request = GetTelemetrySubscriptionsRequest(client_instance_id=uuid4().bytes)
-                        ask(connection, request, 0, client_id=name)
+                        send_request(connection, request, 0, client_id=name)
                         # A session, which its client ends: one that it leaves behind takes a slot of the cache.
-                        opened = ask(connection, FetchRequest(session_epoch=0, topics=[wanted]), 12, client_id=name)
+                        opened = send_request(
+                            connection, FetchRequest(session_epoch=0, topics=[wanted]), 12, client_id=name
+                        )
                         ended = FetchRequest(session_id=opened.session_id, session_epoch=-1)
-                        ask(connection, ended, 12, client_id=name)
+                        send_request(connection, ended, 12, client_id=name)
                     elif number % 4 == 2:
                         connection.sendall(struct.pack(">i", 1 << 20) + bytes(1 << 16))
                     elif number % 4 == 3:
-                        connection.sendall(frame_of(fetch, 12, client_id=name))
+                        connection.sendall(encode_frame(fetch, 12, client_id=name))
 
     # -- settings, and what operators look at --
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from bench.harness.asking import Unanswered
+from bench.harness.node_requests import NoResponse
 from bench.harness.sessions import PATIENCE_S, Reader, SessionConsumer, ShareConsumer
 from bench.harness.tools import ToolFailed
 from confluent_kafka import Consumer
@@ -55,9 +55,9 @@ class Waiting:
                             last_good = time.monotonic()
                             self._fetches += 1
                     finally:
-                        with suppress(OSError, Unanswered):
+                        with suppress(OSError, NoResponse):
                             reader.close()
-                except (OSError, Unanswered, ToolFailed):
+                except (OSError, NoResponse, ToolFailed):
                     if time.monotonic() - last_good > PATIENCE_S:
                         raise
                     self._stopping.wait(_AGAIN_S)

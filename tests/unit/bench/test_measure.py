@@ -28,7 +28,7 @@ def test_cpu_counts_children_dead_and_alive() -> None:
     assert parent.stdout is not None
     try:
         assert parent.stdout.readline() == b"done\n"
-        assert len(measure.family([parent.pid])) == 2
+        assert len(measure.process_tree([parent.pid])) == 2
         assert measure.cpu_seconds([parent.pid]) >= 0.6
         assert measure.resident_bytes([parent.pid]) > measure.proportional_bytes([parent.pid]) > 0
     finally:
@@ -57,12 +57,12 @@ sys.stdin.readline()
     assert parent.stdin is not None
     try:
         assert parent.stdout.readline() == b"burnt\n"
-        before = measure.used([parent.pid])
+        before = measure.cpu_usage([parent.pid])
         assert sum(each.own for each in before.values()) >= 0.3
         parent.stdin.write(b"\n")
         parent.stdin.flush()
         assert parent.stdout.readline() == b"gone\n"
-        after = measure.used([parent.pid])
+        after = measure.cpu_usage([parent.pid])
         assert len(after) == 1
         assert 0 <= measure.spent_seconds(before, after) < 0.1
     finally:

@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 import pytest
 from bench.harness.figures import KAFKA, OTTLA, CaseResult, Sample, Spread
 from bench.report import store, table
-from bench.report.drawing import Bar, bars, curves, exponent
 from bench.report.flame import flame_graph
 from bench.report.flame import table as profile_table
 from bench.report.page import page
+from bench.report.plots import Bar, bars, curves, exponent
 
 STACKS = """\
 run (loop.py:1);parse (ottla/net.py:5);send (ottla/net.py:9) 3
@@ -92,11 +92,11 @@ def test_misses_name_what_is_above_a_limit_and_what_rises_too_much() -> None:
 def test_the_table_goes_between_the_markers(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
-    table.into_page("new\n", page)
+    table.insert_into_page("new\n", page)
     assert page.read_text() == f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n"
     page.write_text("no markers")
-    with pytest.raises(table.NoPlace):
-        table.into_page("new\n", page)
+    with pytest.raises(table.MarkersMissing):
+        table.insert_into_page("new\n", page)
 
 
 def test_the_page_stands_alone_and_escapes() -> None:

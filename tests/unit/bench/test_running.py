@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from bench.__main__ import FULL_MINUTES, QUICK_MINUTES
-from bench.harness.case import Case, Trial, every_case
+from bench.harness.case import Case, Trial, all_cases
 from bench.harness.figures import OTTLA, CaseResult, Figures
 from bench.harness.runner import Plan, Servers, run_case, run_cases, share
 from confluent_kafka import KafkaException
@@ -21,7 +21,7 @@ def run(case: Case, plan: Plan, share_s: float | None = None) -> CaseResult:
 
 
 def test_cases_run_cold_and_warm_and_are_measured(tmp_path: Path) -> None:
-    cases = every_case()
+    cases = all_cases()
     (produced,) = run_cases([cases["produce-20"]], tiny(tmp_path))
     (created,) = run_cases([cases["topics-100"]], tiny(tmp_path, scale=0.5))  # so many that they take ticks of 10 ms
     assert produced.problems == created.problems == {}
@@ -37,7 +37,7 @@ def test_cases_run_cold_and_warm_and_are_measured(tmp_path: Path) -> None:
 
 
 def test_many_partitions_are_measured_at_the_sizes_that_the_plan_names(tmp_path: Path) -> None:
-    cases, plan = every_case(), replace(tiny(tmp_path, scale=0.04), sizes=(2, 8))
+    cases, plan = all_cases(), replace(tiny(tmp_path, scale=0.04), sizes=(2, 8))
     replicated, wide = run_cases([cases["growth-replicated"], cases["growth-wide"]], plan)
     assert replicated.problems == wide.problems == {}
     assert [sample.x for sample in (*replicated.samples, *wide.samples)] == [2, 8, 2, 8]
@@ -65,7 +65,7 @@ def test_what_a_system_cannot_do_is_left_out(tmp_path: Path) -> None:
 
 def test_nothing_begins_when_the_time_is_up(tmp_path: Path) -> None:
     plan = Plan(systems=(OTTLA,), folder=tmp_path, minutes=-1)
-    (result,) = run_cases([every_case()["produce-1k"]], plan)
+    (result,) = run_cases([all_cases()["produce-1k"]], plan)
     assert result.problems == {OTTLA: "left out: the time was up"}
 
 
@@ -139,7 +139,7 @@ def test_time_is_set_aside_for_what_waits() -> None:
 
 
 def test_all_cases_fit_into_the_time_that_they_have() -> None:
-    cases = [case for case in every_case().values() if not case.named_only]
+    cases = [case for case in all_cases().values() if not case.named_only]
     quick = Plan(quick=True)
     assert sum(case.seconds for case in cases) < 0.85 * FULL_MINUTES * 60
     assert sum(quick.seconds_of(case) for case in cases if case.quick) < 0.85 * QUICK_MINUTES * 60

@@ -17,43 +17,43 @@ TIMEOUT_S = 5.0
 _length = struct.Struct(">i")
 
 
-class Unanswered(Exception):
+class NoResponse(Exception):
     """The node closed the connection instead of answering."""
 
 
-def known_brokers(host: str, port: int) -> int:
+def count_known_brokers(host: str, port: int) -> int:
     """How many brokers a node's Metadata answer names."""
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
-        return ask_metadata(connection)
+        return request_broker_count(connection)
 
 
-def ask_metadata(connection: socket.socket) -> int:
+def request_broker_count(connection: socket.socket) -> int:
     """The same on an open connection."""
-    return len(ask(connection, MetadataRequest(topics=[]), METADATA_VERSION).brokers)
+    return len(send_request(connection, MetadataRequest(topics=[]), METADATA_VERSION).brokers)
 
 
-def served_apis(host: str, port: int) -> frozenset[int]:
+def fetch_served_apis(host: str, port: int) -> frozenset[int]:
     """The keys of the APIs that a node serves."""
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
-        return ask_versions(connection)
+        return fetch_api_keys(connection)
 
 
-def ask_versions(connection: socket.socket) -> frozenset[int]:
+def fetch_api_keys(connection: socket.socket) -> frozenset[int]:
     """The same on an open connection."""
-    answer = ask(connection, ApiVersionsRequest(), API_VERSIONS_VERSION)
+    answer = send_request(connection, ApiVersionsRequest(), API_VERSIONS_VERSION)
     return frozenset(each.api_key for each in answer.api_keys)
 
 
-def ask(connection: socket.socket, request: Any, version: int, *, client_id: str = "bench") -> Any:
-    """The answer to a request; raises Unanswered if the node closes the connection instead."""
+def send_request(connection: socket.socket, request: Any, version: int, *, client_id: str = "bench") -> Any:
+    """The answer to a request; raises NoResponse if the node closes the connection instead."""
     api = BY_KEY[schema_of(type(request)).key]
-    connection.sendall(frame_of(request, version, client_id=client_id))
+    connection.sendall(encode_frame(request, version, client_id=client_id))
     (size,) = _length.unpack(_receive(connection, 4))
     data = _receive(connection, size)
     return decode(api.response, version, memoryview(data)[5 if is_flexible(api.response, version) else 4 :])
 
 
-def frame_of(request: Any, version: int, *, client_id: str = "bench") -> bytes:
+def encode_frame(request: Any, version: int, *, client_id: str = "bench") -> bytes:
     """A request as it is sent."""
     api = BY_KEY[schema_of(type(request)).key]
     header = RequestHeader(request_api_key=api.key, request_api_version=version, correlation_id=1, client_id=client_id)
@@ -66,6 +66,6 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     while len(chunks) < size:
         chunk = connection.recv(size - len(chunks))
         if not chunk:
-            raise Unanswered("the node closed the connection")
+            raise NoResponse("the node closed the connection")
         chunks += chunk
     return chunks
