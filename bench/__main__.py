@@ -1,7 +1,7 @@
-"""`python -m bench [NAME ...]`: figures, all of them or those named; a name is a case or a group of cases.
+"""Run benchmark cases on Ottla and on Apache Kafka in turns, and write a report.
 
-Cases run on Ottla and on Apache Kafka in turns, and end up in a report. `codec`, `fuzz`, `log`, `pipeline`, `records`
-and `steps` are about Ottla's own parts, and print their figures.
+A name is a case or a group of cases; without names, all cases run. `codec`, `fuzz`, `log`, `pipeline`, `records` and
+`steps` are micro-benchmarks of Ottla's own parts, and print their figures.
 """
 
 import argparse
@@ -18,31 +18,31 @@ import pytest
 from bench.harness import measure
 from bench.harness.case import Case, all_cases
 from bench.harness.figures import KAFKA, OTTLA
-from bench.harness.runner import Plan, run_cases
+from bench.harness.runner import LEFT_OUT, Plan, run_cases
 from bench.harness.systems import SYSTEMS
 from bench.report import store, table
-from bench.report.page import page
+from bench.report.page import render_page
 
 DEFAULT_PARTS = ("codec", "pipeline", "records")
 PARTS = (*DEFAULT_PARTS, "log", "steps", "fuzz")
-"""The last ones take long, or look for what fails, and run when they are named."""
+"""All micro-benchmarks. Those that are not in `DEFAULT_PARTS` take long or search for bugs, and run only by name."""
 ROOT = Path(__file__).parents[1]
 QUICK_SCALE = 0.1
 FULL_MINUTES, QUICK_MINUTES = 29.0, 3.8
-"""What everything may take, and what the choice may: less than half an hour, and than four minutes."""
+"""The time limits of a full run and of a quick run."""
 TOUCHED_BYTES = 4 << 30
-"""More than the files of most cases."""
+"""More than the size of the files of most cases."""
 
 
 def main() -> int:
-    """Run what was asked for; 0 when all of it could be measured."""
+    """Run the chosen cases. Return 0 if all of them could be measured."""
     arguments = _arguments()
     began = time.monotonic()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the servers too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # `finally` blocks stop the servers
     cases = all_cases()
     if arguments.list:
         for case in cases.values():
-            print(f"{case.name:<24}{case.title}{' (by its name only)' if case.named_only else ''}")
+            print(f"{case.name:<28}{case.title}{' (runs only by name)' if case.named_only else ''}")
         return 0
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
@@ -61,43 +61,49 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"cases, groups of cases, or {', '.join(PARTS)}")
-    parser.add_argument("--list", action="store_true", help="the cases there are")
-    parser.add_argument("--quick", action="store_true", help="a choice of cases at a tenth of their size")
-    parser.add_argument("--scale", type=float, help="sizes relative to those that a case names")
+    parser.add_argument("--list", action="store_true", help="list the cases and exit")
+    parser.add_argument("--quick", action="store_true", help="run a selection of cases at a tenth of their size")
+    parser.add_argument("--scale", type=float, help="factor for the sizes of all cases (default: 1)")
     parser.add_argument(
-        "--sizes", type=_sizes, default=(), metavar="N,N", help="the sizes of curves, in place of those of the cases"
+        "--sizes",
+        type=_sizes,
+        default=(),
+        metavar="N,N",
+        help="sizes at which to measure curves, instead of those of the cases",
     )
-    parser.add_argument("--lives", type=int, help="how often to start the servers afresh")
-    parser.add_argument("--warm-rounds", type=int, help="rounds after the cold one, at most")
-    parser.add_argument("--only", choices=list(SYSTEMS), help="one system alone: figures without ratios")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="where the servers keep their data")
-    parser.add_argument("--out", default=str(ROOT / "build" / "bench"), metavar="DIR", help="where the report goes")
-    parser.add_argument("--merge", action="store_true", help="keep the other cases of the last results")
-    parser.add_argument("--report", action="store_true", help="make the report anew from the last results")
-    parser.add_argument("--publish", action="store_true", help="put the table into docs/performance.md")
+    parser.add_argument("--lives", type=int, help="how many times to start fresh servers for a case")
+    parser.add_argument("--warm-rounds", type=int, help="maximum number of rounds after the cold one")
+    parser.add_argument("--only", choices=list(SYSTEMS), help="measure one system alone: figures without ratios")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="directory for the servers' data")
+    parser.add_argument("--out", default=str(ROOT / "build" / "bench"), metavar="DIR", help="directory for the report")
+    parser.add_argument("--merge", action="store_true", help="keep the results of other cases from the last run")
+    parser.add_argument(
+        "--report", action="store_true", help="write the report again from the last results, without measuring"
+    )
+    parser.add_argument("--publish", action="store_true", help="write the table into docs/performance.md")
     return parser.parse_args()
 
 
 def _sizes(text: str) -> tuple[int, ...]:
     sizes = tuple(sorted({int(size) for size in text.split(",")}))
     if sizes[0] < 1:
-        raise ValueError(f"{sizes[0]} is not a size: the least is 1")
+        raise ValueError(f"invalid size {sizes[0]}: must be at least 1")
     return sizes
 
 
 def _choose(names: list[str], cases: dict[str, Case], *, quick: bool) -> list[Case] | None:
-    """The cases that the names mean; None, and a word about it, where one means nothing."""
+    """Return the cases with these names or in these groups. Print an error and return None if a name is unknown."""
     groups = {case.group for case in cases.values()}
     for name in names:
         if name not in {*cases, *groups, *PARTS}:
-            known = ", ".join([*PARTS, *sorted(groups), *cases])
-            print(f"bench: there is no bench {name!r}; there are {known}", file=sys.stderr)
+            choices = ", ".join([*PARTS, *sorted(groups), *cases])
+            print(f"bench: unknown name {name!r}; choose from {choices}", file=sys.stderr)
             return None
     if names:
         return [case for case in cases.values() if case.name in names or case.group in names]
-    # The most telling first: on a slow machine the time may be up before the last.
-    all_of_them = (case for case in cases.values() if not case.named_only and (case.quick or not quick))
-    return sorted(all_of_them, key=lambda case: not case.quick)
+    # The quick cases say most, so they run first: on a slow machine the time may be up before the last case.
+    candidates = (case for case in cases.values() if not case.named_only and (case.quick or not quick))
+    return sorted(candidates, key=lambda case: not case.quick)
 
 
 def _run(chosen: list[Case], arguments: argparse.Namespace, out: Path, began: float) -> int:
@@ -127,37 +133,37 @@ def _run(chosen: list[Case], arguments: argparse.Namespace, out: Path, began: fl
             plan={"scale": scale, "quick": arguments.quick},
             cases=run_cases(chosen, plan),
         )
-    except (pytest.skip.Exception, pytest.fail.Exception) as missing:  # the tests' code finds Kafka's jars, or does not
-        print(f"bench: {missing}", file=sys.stderr)
+    except (pytest.skip.Exception, pytest.fail.Exception) as error:  # `kafka_jars` reports missing jars like this
+        print(f"bench: {error}", file=sys.stderr)
         return 1
-    last = out / "results.json"
-    if arguments.merge and last.exists():
-        results = store.merged(store.read(last), results)
-    store.write(results, last)
-    whole = not arguments.names and not arguments.quick and not arguments.only
-    return _report(results, out, publish=arguments.publish or whole)
+    path = out / "results.json"
+    if arguments.merge and path.exists():
+        results = store.merge(store.read(path), results)
+    store.write(results, path)
+    is_full_run = not arguments.names and not arguments.quick and not arguments.only
+    return _report(results, out, publish=arguments.publish or is_full_run)
 
 
 def _report(results: store.Results, out: Path, *, publish: bool) -> int:
-    text = table.markdown(results)
+    text = table.format_table(results)
     (out / "table.md").write_text(text)
-    (out / "report.html").write_text(page(results))
+    (out / "report.html").write_text(render_page(results))
     print(f"\n{text}\n{out / 'report.html'}")
     if publish:
         table.insert_into_page(text, ROOT / "docs" / "performance.md")
-    for miss in table.misses(results):
-        print(f"missed  {miss}")
-    return 1 if any(case.problems and not _left_out(case.problems) for case in results.cases) else 0
+    for missed_goal in table.list_misses(results):
+        print(f"missed  {missed_goal}")
+    return 1 if any(case.problems and not _were_left_out(case.problems) for case in results.cases) else 0
 
 
-def _left_out(problems: dict[str, str]) -> bool:
-    return all(problem.startswith("left out") for problem in problems.values())
+def _were_left_out(problems: dict[str, str]) -> bool:
+    return all(problem.startswith(LEFT_OUT) for problem in problems.values())
 
 
 def _allow_many_files() -> None:
-    """As many open files as may be, for this process and the servers that it starts: thousands of connections."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    """Raise the limit of open files, for this process and the servers that it starts: cases open 5,000 connections."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""`python -m bench.profiling CASE`: where a node spends its time in a case, as a flame graph and as a table.
+"""Profile an Ottla node while it runs a benchmark case, and show the result as a flame graph and a table.
 
-The node runs the case once to get warm, then again while py-spy looks at it some hundred times a second. py-spy reads
-another process's memory: where the system allows that to root only, it says so.
+The case runs once to warm the node up, then again while py-spy samples the node. py-spy reads the memory of another
+process; if the system allows that only to root, py-spy says so.
 """
 
 import argparse
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from bench.harness.case import Case, Trial, all_cases
-from bench.harness.figures import OTTLA, shown
+from bench.harness.figures import OTTLA, format_value
 from bench.harness.systems import SYSTEMS, running_cluster
 from bench.report.flame import flame_graph, table
 
@@ -22,35 +22,35 @@ ROOT = Path(__file__).parents[1]
 
 
 class NoProfile(Exception):
-    """The profile could not be taken; says why."""
+    """The profile could not be taken. The message says why."""
 
 
 def main() -> int:
     cases = {name: case for name, case in all_cases().items() if case.nodes}
     parser = argparse.ArgumentParser(prog="python -m bench.profiling", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("case", choices=list(cases), metavar="CASE", help="a case that `python -m bench --list` shows")
+    parser.add_argument("--scale", type=float, default=0.5, help="factor for the size of the case (default: 0.5)")
+    parser.add_argument("--rate", type=int, default=400, help="samples per second (default: 400)")
+    parser.add_argument("--native", action="store_true", help="also sample compiled code, which is slower")
     parser.add_argument(
-        "case", choices=list(cases), metavar="CASE", help="one of the cases of `python -m bench --list`"
+        "--out", type=Path, default=ROOT / "build" / "bench", metavar="DIR", help="directory for the flame graph"
     )
-    parser.add_argument("--scale", type=float, default=0.5, help="size relative to what the case names")
-    parser.add_argument("--rate", type=int, default=400, help="looks a second")
-    parser.add_argument("--native", action="store_true", help="also what compiled code does: slower")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "bench", metavar="DIR")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     options = ["--rate", str(arguments.rate), *(["--native"] if arguments.native else [])]
     try:
         seconds, stacks = profile(cases[arguments.case], arguments.scale, options)
     except NoProfile as error:
-        print(f"profile: {error}", file=sys.stderr)
+        print(f"bench.profiling: {error}", file=sys.stderr)
         return 1
     picture = arguments.out / f"profile-{arguments.case}.svg"
-    picture.write_text(flame_graph(stacks, f"{arguments.case}, {shown(seconds)} s of the server's CPU"))
-    print(f"{table(stacks)}\n{shown(seconds)} s of the server's CPU\n{picture}")
+    picture.write_text(flame_graph(stacks, f"{arguments.case}, {format_value(seconds)} s of server CPU"))
+    print(f"{table(stacks)}\n{format_value(seconds)} s of server CPU\n{picture}")
     return 0
 
 
 def profile(case: Case, scale: float, options: list[str]) -> tuple[float, str]:
-    """Run a case on a warm node under py-spy: the CPU that the node used, and the stacks that were seen."""
+    """Run a case on a warm node under py-spy. Return the CPU seconds of the node and the sampled stacks."""
     folder = Path(tempfile.mkdtemp(prefix="ottla-profile-"))
     out = folder / "stacks.txt"
     try:
@@ -60,7 +60,17 @@ def profile(case: Case, scale: float, options: list[str]) -> tuple[float, str]:
             trial = Trial(SYSTEMS[OTTLA], folder, scale, case.sizes[-1] if case.sizes else None, cluster)
             case.work(trial)
             watcher = subprocess.Popen(
-                [_spy(), "record", "--pid", str(cluster.pids[0]), "--output", str(out), "--format", "raw", *options],
+                [
+                    _find_py_spy(),
+                    "record",
+                    "--pid",
+                    str(cluster.pids[0]),
+                    "--output",
+                    str(out),
+                    "--format",
+                    "raw",
+                    *options,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -70,19 +80,19 @@ def profile(case: Case, scale: float, options: list[str]) -> tuple[float, str]:
                 figures = case.work(trial)
             finally:
                 watcher.send_signal(signal.SIGINT)
-                said, _ = watcher.communicate(timeout=60)
+                output, _ = watcher.communicate(timeout=60)
             if not out.exists():
-                raise NoProfile(f"py-spy wrote nothing: {said.strip()}")
+                raise NoProfile(f"py-spy recorded nothing: {output.strip()}")
             return figures.get("server_cpu_s", 0.0), out.read_text()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _spy() -> str:
-    found = shutil.which("py-spy", path=sysconfig.get_path("scripts")) or shutil.which("py-spy")
-    if found is None:
-        raise NoProfile("py-spy is not installed")
-    return found
+def _find_py_spy() -> str:
+    path = shutil.which("py-spy", path=sysconfig.get_path("scripts")) or shutil.which("py-spy")
+    if path is None:
+        raise NoProfile("py-spy is not installed: run `make setup`")
+    return path
 
 
 if __name__ == "__main__":

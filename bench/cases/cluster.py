@@ -1,4 +1,4 @@
-"""Three nodes: replicated produces, and how long nothing is acknowledged after a leader or controller was killed."""
+"""Three nodes: replicated produces, and the time without acknowledgements after a leader or controller is killed."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ from ottla.protocol.messages.rpc.describe_quorum import TopicData as DescribedTo
 
 NODES = 3
 DESCRIBE_QUORUM_VERSION = 1
-EVERY_S = 0.01
+INTERVAL_S = 0.01
 PATIENCE_S = 60.0
 QUICK_TO_RETRY = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
 
@@ -41,7 +41,7 @@ def cluster_produce(trial: Trial) -> Figures:
 
 @case(
     "cluster-failover",
-    "a leader of three nodes is killed: nothing is acknowledged for so long",
+    "leader failover, three nodes: time without acknowledgements",
     nodes=NODES,
     warm_rounds=0,
     goals={"time_ms": 1 / 8},
@@ -49,25 +49,27 @@ def cluster_produce(trial: Trial) -> Figures:
 )
 def cluster_failover(trial: Trial) -> Figures:
     topic = trial.new_topic()
-    return _gap(trial, topic, _leader(trial, topic))
+    return _measure_gap(trial, topic, _find_leader(trial, topic))
 
 
 @case(
     "cluster-failover-controller",
-    "the active controller of three nodes is killed: nothing is acknowledged for so long",
+    "controller failover, three nodes: time without acknowledgements",
     nodes=NODES,
     warm_rounds=0,
     goals={"time_ms": 1 / 8},
     seconds=33,
 )
 def cluster_failover_controller(trial: Trial) -> Figures:
-    """It leads a third of the partitions, as every node does."""
-    return _gap(trial, trial.new_topic(partitions=NODES), trial.cluster.nodes[_active_controller(trial) - 1])
+    """The active controller also leads a third of the partitions, as every node does."""
+    return _measure_gap(
+        trial, trial.new_topic(partitions=NODES), trial.cluster.nodes[_find_active_controller(trial) - 1]
+    )
 
 
 @case(
     "cluster-failover-java",
-    "the same with Kafka's own producer, for a leader that is killed",
+    "leader failover, three nodes, Kafka's Java producer: time without acknowledgements",
     nodes=NODES,
     warm_rounds=0,
     goals={"time_ms": 1 / 8},
@@ -75,31 +77,31 @@ def cluster_failover_controller(trial: Trial) -> Figures:
 )
 def cluster_failover_java(trial: Trial) -> Figures:
     topic = trial.new_topic()
-    return _java_gap(trial, topic, _leader(trial, topic))
+    return _measure_java_gap(trial, topic, _find_leader(trial, topic))
 
 
-def _leader(trial: Trial, topic: str) -> Node:
-    """Whoever leads a new topic; the broker that is asked may learn of it a moment later."""
+def _find_leader(trial: Trial, topic: str) -> Node:
+    """Return the leader of a new topic, retrying while the broker does not know it yet."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        found = trial.cluster.admin.list_topics(topic, timeout=30).topics[topic].partitions.get(0)
-        if found is not None and found.leader > 0:
-            return trial.cluster.nodes[found.leader - 1]
-        time.sleep(EVERY_S)
-    raise ToolFailed(f"{topic} has no leader")
+        partition = trial.cluster.admin.list_topics(topic, timeout=30).topics[topic].partitions.get(0)
+        if partition is not None and partition.leader > 0:
+            return trial.cluster.nodes[partition.leader - 1]
+        time.sleep(INTERVAL_S)
+    raise ToolFailed(f"{topic} has no leader after {PATIENCE_S:g} s")
 
 
-def _active_controller(trial: Trial) -> int:
-    """As the quorum has it: what Metadata call the controller may be any broker."""
+def _find_active_controller(trial: Trial) -> int:
+    """Return the leader of the quorum. The controller in a Metadata response may be any broker."""
     host, port = trial.cluster.nodes[0].address.split(":")
-    asked = DescribedTopic(topic_name="__cluster_metadata", partitions=[DescribedPartition(partition_index=0)])
+    metadata_log = DescribedTopic(topic_name="__cluster_metadata", partitions=[DescribedPartition(partition_index=0)])
     with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
-        answer = send_request(connection, DescribeQuorumRequest(topics=[asked]), DESCRIBE_QUORUM_VERSION)
+        answer = send_request(connection, DescribeQuorumRequest(topics=[metadata_log]), DESCRIBE_QUORUM_VERSION)
     return int(answer.topics[0].partitions[0].leader_id)
 
 
-def _gap(trial: Trial, topic: str, victim: Node) -> Figures:
-    """The longest time without an answer after a node was killed, for a producer of librdkafka."""
+def _measure_gap(trial: Trial, topic: str, victim: Node) -> Figures:
+    """Kill a node, and return the longest time without an acknowledgement, for a librdkafka producer."""
     acknowledged: list[float] = []
 
     def delivered(error: KafkaError | None, message: Message) -> None:
@@ -114,17 +116,17 @@ def _gap(trial: Trial, topic: str, victim: Node) -> Figures:
     _send_until(producer, topic, lambda: len(acknowledged) >= 100)
     victim.stop(signal.SIGKILL)
     killed = time.perf_counter()
-    # Three seconds are more than what an answer that was under way takes; then answers come again, or not yet.
+    # In-flight responses arrive within three seconds. The gap is over when acknowledgements are frequent again.
     _send_until(
         producer, topic, lambda: acknowledged[-1] > killed and time.perf_counter() - acknowledged[-1] < 0.1, 3.0
     )
     producer.flush(PATIENCE_S)
-    _bring_back(trial, victim)
-    return {"time_ms": _longest(killed, acknowledged) * 1000}
+    _restart(trial, victim)
+    return {"time_ms": _longest_gap(killed, acknowledged) * 1000}
 
 
-def _java_gap(trial: Trial, topic: str, victim: Node) -> Figures:
-    """The same for Kafka's own producer, which tells of each answer when it has come."""
+def _measure_java_gap(trial: Trial, topic: str, victim: Node) -> Figures:
+    """Do the same for Kafka's Java producer, which prints a line for each acknowledgement."""
     acknowledged: list[float] = []
     properties = trial.folder / "producer.properties"
     settings = {**QUICK_TO_RETRY, "retries": 1000, "retry.backoff.max.ms": 100, "linger.ms": 0}
@@ -132,19 +134,19 @@ def _java_gap(trial: Trial, topic: str, victim: Node) -> Figures:
     command = java_tool(
         "VerifiableProducer",
         *("--bootstrap-server", trial.cluster.bootstrap, "--topic", topic, "--acks", "-1"),
-        *("--throughput", str(round(1 / EVERY_S)), "--command-config", str(properties)),
+        *("--throughput", str(round(1 / INTERVAL_S)), "--command-config", str(properties)),
     )
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as tool:
         try:
             assert tool.stdout is not None
             killed = 0.0
             for line in tool.stdout:
-                said = json.loads(line)
-                if said["name"] == "producer_send_error":
+                event = json.loads(line)
+                if event["name"] == "producer_send_error":
                     raise ToolFailed(f"a record was lost: {line}")
-                if said["name"] != "producer_send_success":
+                if event["name"] != "producer_send_success":
                     continue
-                acknowledged.append(said["timestamp"] / 1000)
+                acknowledged.append(event["timestamp"] / 1000)
                 if not killed and len(acknowledged) >= 100:
                     victim.stop(signal.SIGKILL)
                     killed = time.time()
@@ -152,26 +154,26 @@ def _java_gap(trial: Trial, topic: str, victim: Node) -> Figures:
                     break
         finally:
             tool.kill()
-    _bring_back(trial, victim)
-    return {"time_ms": _longest(killed, acknowledged) * 1000}
+    _restart(trial, victim)
+    return {"time_ms": _longest_gap(killed, acknowledged) * 1000}
 
 
-def _longest(killed: float, acknowledged: list[float]) -> float:
+def _longest_gap(killed: float, acknowledged: list[float]) -> float:
     after = [killed, *(moment for moment in acknowledged if moment > killed)]
     return max(later - earlier for earlier, later in itertools.pairwise(after))
 
 
-def _bring_back(trial: Trial, victim: Node) -> None:
+def _restart(trial: Trial, victim: Node) -> None:
     victim.launch()
     for node in trial.cluster.nodes:
         node.wait_for_brokers(NODES)
 
 
-def _send_until(producer: Producer, topic: str, done: Callable[[], bool], least_s: float = 0.0) -> None:
-    """A record every hundredth of a second until it is done, and for so long at least."""
+def _send_until(producer: Producer, topic: str, is_done: Callable[[], bool], minimum_s: float = 0.0) -> None:
+    """Send a record every 10 ms until `is_done`, and for at least the minimum time."""
     began = time.perf_counter()
-    while (elapsed := time.perf_counter() - began) < least_s or not done():
+    while (elapsed := time.perf_counter() - began) < minimum_s or not is_done():
         if elapsed > PATIENCE_S:
             raise ToolFailed(f"nothing was acknowledged within {PATIENCE_S:g} s")
         producer.produce(topic, b"record")
-        producer.poll(EVERY_S)
+        producer.poll(INTERVAL_S)

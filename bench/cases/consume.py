@@ -1,4 +1,4 @@
-"""Consuming: what is there, from the page cache, and what is being written; librdkafka and Kafka's own consumer."""
+"""Consuming stored records from the page cache and records that are being written, with librdkafka and Java."""
 
 import socket
 import time
@@ -19,11 +19,11 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
 RECORD_BYTES = 1_000
 TAILS = 5
 MANY_ROUNDS = 6
-"""To read takes a second, which says little of one round; to write what is read takes much longer, once."""
+"""A round takes a second, which is too short for a reliable figure; writing the records takes longer, but once."""
 
 
-def filled(trial: Trial, records: int, partitions: int = 1, *, transaction_ms: int | None = None) -> str:
-    """A topic with records in it, in transactions or not, which all rounds of this life read."""
+def fill_topic(trial: Trial, records: int, partitions: int = 1, *, transaction_ms: int | None = None) -> str:
+    """Create a topic with records, which all rounds of this life read."""
 
     def fill() -> str:
         topic = trial.new_topic(partitions)
@@ -44,7 +44,7 @@ def consume(
     trial: Trial, *, records: int, partitions: int = 1, consumers: int = 1, transaction_ms: int | None = None
 ) -> Figures:
     count = trial.scaled(records)
-    topic = filled(trial, count, partitions, transaction_ms=transaction_ms)
+    topic = fill_topic(trial, count, partitions, transaction_ms=transaction_ms)
     with trial.measured() as figures:
         figures |= librdkafka(
             "consume",
@@ -67,7 +67,7 @@ def consume_2gb(trial: Trial) -> Figures:
 
 @case(
     "consume-10",
-    "600 k × 1,000 B, ten consumers (librdkafka) of ten partitions",
+    "600 k × 1,000 B, ten consumers (librdkafka), ten partitions",
     warm_rounds=MANY_ROUNDS,
     goals=LOAD_GOALS,
     shares=True,
@@ -79,7 +79,7 @@ def consume_10(trial: Trial) -> Figures:
 
 @case(
     "consume-java",
-    "300 k × 1,000 B, Kafka's consumer in a group of its own",
+    "300 k × 1,000 B, Kafka's Java consumer in a group",
     needs=GROUPS,
     warm_rounds=MANY_ROUNDS,
     goals=LOAD_GOALS,
@@ -88,7 +88,7 @@ def consume_10(trial: Trial) -> Figures:
 )
 def consume_java(trial: Trial) -> Figures:
     records = trial.scaled(300_000)
-    topic = filled(trial, records)
+    topic = fill_topic(trial, records)
     with trial.measured() as figures:
         figures |= consumer_performance(trial.cluster.bootstrap, topic, records=records, settings={})
     return figures
@@ -96,7 +96,7 @@ def consume_java(trial: Trial) -> Figures:
 
 @case(
     "consume-share",
-    "100 k × 1,000 B, Kafka's share consumer, each record acknowledged",
+    "100 k × 1,000 B, Kafka's Java share consumer, each record acknowledged",
     needs=SHARE_GROUPS,
     goals=LOAD_GOALS,
     shares=True,
@@ -104,21 +104,21 @@ def consume_java(trial: Trial) -> Figures:
 )
 def consume_share(trial: Trial) -> Figures:
     records = trial.scaled(100_000)
-    topic, group = filled(trial, records), f"share-{time.monotonic_ns()}"
-    _begin_with_the_first(trial, group)
+    topic, group = fill_topic(trial, records), f"share-{time.monotonic_ns()}"
+    _read_from_the_beginning(trial, group)
     with trial.measured() as figures:
         figures |= share_consumer_performance(trial.cluster.bootstrap, topic, records=records, group=group)
     return figures
 
 
-def _begin_with_the_first(trial: Trial, group: str) -> None:
-    """Let a share group read what is there; it would begin with what comes."""
+def _read_from_the_beginning(trial: Trial, group: str) -> None:
+    """Set a share group to start at the earliest offset; the default is the latest."""
     setting = AlterableConfig(name="share.auto.offset.reset", value="earliest")
     resource = AlterConfigsResource(resource_type=ResourceType.GROUP, resource_name=group, configs=[setting])
     with socket.create_connection(("127.0.0.1", trial.cluster.nodes[0].port), TIMEOUT_S) as connection:
         (answer,) = send_request(connection, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
     if answer.error_code:
-        raise ToolFailed(f"{group} keeps where it begins: {answer.error_message}")
+        raise ToolFailed(f"cannot set share.auto.offset.reset of {group}: {answer.error_message}")
 
 
 @case(
@@ -136,14 +136,14 @@ def consume_committed(trial: Trial) -> Figures:
 
 @case(
     "consume-tail",
-    "300 k × 1,000 B, five consumers (librdkafka) of what a producer is writing",
+    "300 k × 1,000 B while a producer writes them, five consumers (librdkafka)",
     warm_rounds=MANY_ROUNDS,
     goals=LOAD_GOALS,
     shares=True,
     seconds=16,
 )
 def consume_tail(trial: Trial) -> Figures:
-    """Each reads everything, as it comes. The servers' CPU is that of both sides."""
+    """Each consumer reads all records as they arrive. The server CPU includes the produce requests."""
     records = trial.scaled(300_000)
     with trial.topic() as topic, ThreadPoolExecutor(TAILS) as clients, trial.measured() as figures:
         tails = [

@@ -1,4 +1,4 @@
-"""The controller against the size of its image: made, fenced, written down, started from."""
+"""The controller against the size of its image: create partitions, fence a broker, write a snapshot, start."""
 
 import time
 
@@ -13,7 +13,7 @@ GOALS = {"fence_ms": 1.0, "active_ms": 1.0, "rss_mb": 1.0}
 
 @case(
     "controller-partitions",
-    "controller, by number of partitions: creation, a tenth lose their leader, snapshot, start",
+    "by number of partitions: create them, fence the leader of a tenth, write a snapshot, start",
     nodes=0,
     warm_rounds=0,
     goals=GOALS,
@@ -38,7 +38,7 @@ def controller_partitions(trial: Trial) -> Figures:
         controller.heartbeat(100, want_fence=True)
         figures["fence_ms"] = (time.perf_counter() - began) * 1000
         figures["fence_cpu_s"] = measure.cpu_seconds(pids) - used
-        with controller.probed() as times:
+        with controller.probing() as times:
             figures["snapshot_ms"] = controller.await_snapshot()
         figures["stall_ms"] = max(times)
         figures["rss_mb"] = measure.resident_bytes(pids) / measure.MEGABYTE

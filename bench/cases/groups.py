@@ -1,4 +1,4 @@
-"""Consumer groups: how long until members share a topic, and what commits cost, one at a time and many at once."""
+"""Consumer groups: the time until members share a topic, and the cost of commits, sequential and concurrent."""
 
 import time
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from threading import Thread
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.harness.case import CONSUMER_GROUPS, GROUPS, Trial, case
-from bench.harness.figures import Figures, percentiles
+from bench.harness.figures import Figures, compute_percentiles
 from bench.harness.members import Group, Member, classic_member, consumer_member
 from bench.harness.tools import ToolFailed
 
 PATIENCE_S = 60.0
 MEMBERS = 100
-AT_ONCE = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
-"""Waits by design would hide what joining takes."""
+NO_DELAYS = {"group.initial.rebalance.delay.ms": "0", "group.consumer.assignment.interval.ms": "0"}
+"""The default delays would hide the time that joining takes."""
 GOALS = {"time_ms": 1.0, "server_cpu_s": 1.0}
 COMMIT_GOALS = {"records_per_s": 1.0, "server_cpu_s": 1.0}
 
@@ -23,7 +23,7 @@ COMMIT_GOALS = {"records_per_s": 1.0, "server_cpu_s": 1.0}
     "groups-join",
     "ten members join a group and share 30 partitions",
     needs=GROUPS,
-    settings=AT_ONCE,
+    settings=NO_DELAYS,
     shares=True,
     seconds=6,
 )
@@ -46,7 +46,7 @@ def groups_join(trial: Trial) -> Figures:
                     member.poll(0)
                 time.sleep(0.005)
                 if time.perf_counter() - began > PATIENCE_S:
-                    raise ToolFailed(f"after {PATIENCE_S} s the members do not share the partitions")
+                    raise ToolFailed(f"the members do not share the partitions after {PATIENCE_S:g} s")
             figures["time_ms"] = (time.perf_counter() - began) * 1000
     finally:
         for member in members:
@@ -54,9 +54,9 @@ def groups_join(trial: Trial) -> Figures:
     return figures
 
 
-def rest(trial: Trial, member: Callable[[str], Member]) -> Figures:
-    """A hundred members begin at the same moment; the time until the group is at rest with all of them."""
-    members = trial.scaled(MEMBERS, least=5)
+def join_many(trial: Trial, member: Callable[[str], Member]) -> Figures:
+    """Let a hundred members join at the same moment, and measure the time until the group is stable."""
+    members = trial.scaled(MEMBERS, minimum=5)
     topic = trial.cluster.make_once(f"topic of {members}", lambda: trial.new_topic(members))
     group = Group(trial.cluster.nodes[0].port, f"rest-{time.monotonic_ns()}", members)
     group.find_coordinator()
@@ -69,41 +69,41 @@ def rest(trial: Trial, member: Callable[[str], Member]) -> Figures:
     "groups-classic100",
     "100 members join a classic group",
     needs=GROUPS,
-    settings=AT_ONCE,
+    settings=NO_DELAYS,
     goals=GOALS,
     shares=True,
     seconds=3,
 )
 def groups_classic_100(trial: Trial) -> Figures:
-    return rest(trial, lambda _: classic_member)
+    return join_many(trial, lambda _: classic_member)
 
 
 @case(
     "groups-consumer100",
-    "100 members share 100 partitions, new protocol",
+    "100 members share 100 partitions, consumer protocol (KIP-848)",
     needs=CONSUMER_GROUPS,
-    settings=AT_ONCE,
+    settings=NO_DELAYS,
     goals=GOALS,
     shares=True,
     seconds=3,
 )
 def groups_consumer_100(trial: Trial) -> Figures:
-    return rest(trial, consumer_member)
+    return join_many(trial, consumer_member)
 
 
-def commits(trial: Trial, clients: int, each: int) -> Figures:
-    """Clients, each in a group of its own, commit one offset after the other."""
+def commit_offsets(trial: Trial, clients: int, commits_each: int) -> Figures:
+    """Let clients, each in its own group, commit offsets one after the other."""
     topic = trial.cluster.make_once("topic", lambda: trial.new_topic(1))
-    many = [_committer(trial, topic, number) for number in range(clients)]
+    members = [_create_committer(trial, topic, number) for number in range(clients)]
     times: list[float] = []
 
     def commit(member: Consumer) -> None:
-        for number in range(each):
+        for number in range(commits_each):
             began = time.perf_counter()
             member.commit(offsets=[TopicPartition(topic, 0, number)], asynchronous=False)
             times.append((time.perf_counter() - began) * 1000)
 
-    threads = [Thread(target=commit, args=(member,)) for member in many]
+    threads = [Thread(target=commit, args=(member,)) for member in members]
     with trial.measured() as figures:
         began = time.perf_counter()
         for thread in threads:
@@ -111,16 +111,16 @@ def commits(trial: Trial, clients: int, each: int) -> Figures:
         for thread in threads:
             thread.join()
         took = time.perf_counter() - began
-        figures |= percentiles(times)
+        figures |= compute_percentiles(times)
         figures["records_per_s"] = len(times) / took
-    for member in many:
+    for member in members:
         member.close()
-    if len(times) < clients * each:
-        raise ToolFailed(f"{len(times)} of {clients * each} commits were answered")
+    if len(times) < clients * commits_each:
+        raise ToolFailed(f"{len(times)} of {clients * commits_each} commits got a response")
     return figures
 
 
-def _committer(trial: Trial, topic: str, number: int) -> Consumer:
+def _create_committer(trial: Trial, topic: str, number: int) -> Consumer:
     Group(trial.cluster.nodes[0].port, f"commits-{number}", 1).find_coordinator()
     member = Consumer(
         {"bootstrap.servers": trial.cluster.bootstrap, "group.id": f"commits-{number}", "enable.auto.commit": False}
@@ -132,16 +132,16 @@ def _committer(trial: Trial, topic: str, number: int) -> Consumer:
 
 @case("groups-commits", "2,000 commits, one after the other", needs=GROUPS, goals=COMMIT_GOALS, shares=True, seconds=9)
 def groups_commits(trial: Trial) -> Figures:
-    return commits(trial, 1, trial.scaled(2_000))
+    return commit_offsets(trial, 1, trial.scaled(2_000))
 
 
 @case(
     "groups-commits10",
-    "10 clients commit 500 times each, at once",
+    "10 concurrent clients, 500 commits each",
     needs=GROUPS,
     goals=COMMIT_GOALS,
     shares=True,
     seconds=12,
 )
 def groups_commits_10(trial: Trial) -> Figures:
-    return commits(trial, 10, trial.scaled(500))
+    return commit_offsets(trial, 10, trial.scaled(500))

@@ -1,18 +1,18 @@
-"""Curves: what things cost against the number of partitions, connections and groups, and the size of a log.
+"""Curves: the cost of work against the number of partitions, connections and groups, and the size of a log.
 
-Flat or linear is good.
+A flat or linear curve is good.
 """
 
 import random
 import time
 from functools import partial
 
-from bench.cases.idle import connections, idle
+from bench.cases.idle import measure_idle, open_connections
 from bench.harness import measure
 from bench.harness.case import GROUPS, SHARE_GROUPS, Trial, case
-from bench.harness.figures import Figures, percentiles
+from bench.harness.figures import Figures, compute_percentiles
 from bench.harness.load import librdkafka
-from bench.harness.members import Group, until_ready
+from bench.harness.members import Group, retry_until_ready
 from bench.harness.node_requests import request_broker_count, send_request
 from bench.harness.tools import ToolFailed, producer_performance
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -31,12 +31,12 @@ NODES = 3
 ONE_BY_ONE = 500
 BUSY, WIDE_RECORDS, WIDE_RECORDS_PER_S = 5, 300, 60.0
 SETTLED_PARTITIONS_PER_S = 500
-"""Partitions that a cluster creates and follows in a second, at least: the case waits that long before it measures."""
+"""Partitions that a cluster creates and replicates per second, at least. Cases wait accordingly before they measure."""
 
 
 @case(
     "growth-partitions",
-    "a topic, by number of partitions: created, written to, idle",
+    "one topic, by number of partitions: create it, write to it, idle",
     warm_rounds=0,
     axis="partitions",
     sizes=(1, 100, 1_000, 10_000),
@@ -56,15 +56,15 @@ def growth_partitions(trial: Trial) -> Figures:
             record_bytes=1_000,
             settings={"acks": "1"},
         )
-    # The files of many partitions are made a few at a time.
-    left_alone = idle(trial, settle_s=SETTLE_S + trial.x / 1_500, watch_s=WATCH_S)
+    # The node creates the files of many partitions over some time.
+    idle_figures = measure_idle(trial, settle_s=SETTLE_S + trial.x / 1_500, watch_s=WATCH_S)
     trial.cluster.delete_topics([topic])
-    return {**figures, **left_alone, "time_ms": created * 1000}
+    return {**figures, **idle_figures, "time_ms": created * 1000}
 
 
 @case(
     "growth-connections",
-    "open connections, by number: opened, idle, one of them sends requests",
+    "by number of connections: open them, idle, send requests on one of them",
     quick=True,
     warm_rounds=0,
     axis="connections",
@@ -75,22 +75,22 @@ def growth_partitions(trial: Trial) -> Figures:
 def growth_connections(trial: Trial) -> Figures:
     assert trial.x is not None
     began = time.perf_counter()
-    with connections(trial, trial.x) as many:
+    with open_connections(trial, trial.x) as connections:
         opened = time.perf_counter() - began
-        figures = idle(trial, settle_s=SETTLE_S, watch_s=WATCH_S)
+        figures = measure_idle(trial, settle_s=SETTLE_S, watch_s=WATCH_S)
         used = measure.cpu_seconds(trial.cluster.pids)
         times = []
         for _ in range(PINGS):
-            asked = time.perf_counter()
-            request_broker_count(many[-1])
-            times.append((time.perf_counter() - asked) * 1000)
+            sent = time.perf_counter()
+            request_broker_count(connections[-1])
+            times.append((time.perf_counter() - sent) * 1000)
         figures["server_cpu_s"] = measure.cpu_seconds(trial.cluster.pids) - used
-    return {**figures, **percentiles(times), "time_ms": opened * 1000}
+    return {**figures, **compute_percentiles(times), "time_ms": opened * 1000}
 
 
 @case(
     "growth-groups",
-    "groups, by number: each commits, then 2,000 commits of random groups; idle",
+    "by number of groups: one commit of each, then 2,000 commits of random groups; idle",
     needs=GROUPS,
     warm_rounds=0,
     axis="groups",
@@ -102,10 +102,10 @@ def growth_groups(trial: Trial) -> Figures:
     assert trial.x is not None
     topic = trial.cluster.make_once("topic", lambda: trial.new_topic(1))
     names = [f"many-{trial.x}-{number}" for number in range(trial.x)]
-    some = Group(trial.cluster.nodes[0].port, names[0], 0)
-    some.find_coordinator()
+    group = Group(trial.cluster.nodes[0].port, names[0], 0)
+    group.find_coordinator()
     chance = random.Random(trial.x)
-    with some.connect() as connection:
+    with group.connect() as connection:
 
         def commit(name: str, offset: int) -> int:
             part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
@@ -115,8 +115,8 @@ def growth_groups(trial: Trial) -> Figures:
             return int(send_request(connection, request, 8).topics[0].partitions[0].error_code)
 
         for name in names:
-            if until_ready(partial(commit, name, 0)):
-                raise ToolFailed(f"{name} cannot commit")
+            if retry_until_ready(partial(commit, name, 0)):
+                raise ToolFailed(f"group {name} cannot commit")
         with trial.measured() as figures:
             times = []
             for number in range(trial.scaled(COMMITS)):
@@ -124,14 +124,14 @@ def growth_groups(trial: Trial) -> Figures:
                 if code := commit(chance.choice(names), number):
                     raise ToolFailed(f"a commit got error {code}")
                 times.append((time.perf_counter() - began) * 1000)
-            figures |= percentiles(times)
+            figures |= compute_percentiles(times)
             figures["records_per_s"] = len(times) / (sum(times) / 1000)
-    return {**figures, **idle(trial, settle_s=SETTLE_S, watch_s=WATCH_S)}
+    return {**figures, **measure_idle(trial, settle_s=SETTLE_S, watch_s=WATCH_S)}
 
 
 @case(
     "growth-log",
-    "a log, by size: 50 k × 1,000 B appended, 1,000 small fetches at random offsets",
+    "by size of the log: append 50 k × 1,000 B, then 1,000 small fetches at random offsets",
     warm_rounds=0,
     axis="MB",
     sizes=(10, 100, 1_000, 3_000),
@@ -139,13 +139,13 @@ def growth_groups(trial: Trial) -> Figures:
     seconds=75,
 )
 def growth_log(trial: Trial) -> Figures:
-    """The time is that of the fetches. All that is read was just written: nothing waits for a disk to read."""
+    """The time is that of the fetches. The log is in the page cache, so that no fetch waits for the disk."""
     return log_of_size(trial)
 
 
 @case(
     "growth-log-20gb",
-    "a log of up to 20 GB, in MB: 50 k × 1,000 B more, and 1,000 small fetches from anywhere in it",
+    "by size of the log, up to 20 GB: append 50 k × 1,000 B, then 1,000 small fetches at random offsets",
     warm_rounds=0,
     axis="MB",
     sizes=(1_000, 5_000, 20_000),
@@ -156,20 +156,20 @@ def growth_log_20gb(trial: Trial) -> Figures:
 
 
 def log_of_size(trial: Trial) -> Figures:
-    """Let the log grow to its size, then write some more and read here and there."""
+    """Let the log grow to its size, then append records and fetch at random offsets."""
     assert trial.x is not None
     topic = trial.cluster.make_once("topic", trial.new_topic)
-    sizes = trial.cluster.make_once("sizes", lambda: [0])
-    missing = trial.x * 1_000 - sizes[0]
+    written = trial.cluster.make_once("written", lambda: [0])
+    missing = trial.x * 1_000 - written[0]
     if missing > 0:
         _write(trial, topic, missing)
-        sizes[0] += missing
+        written[0] += missing
     more = trial.scaled(50_000)
     with trial.measured() as figures:
-        written = _write(trial, topic, more)
-        sizes[0] += more
-        figures |= _fetch_anywhere(trial, topic, sizes[0])
-        figures["records_per_s"] = written["records_per_s"]
+        write_figures = _write(trial, topic, more)
+        written[0] += more
+        figures |= _fetch_at_random(trial, topic, written[0])
+        figures["records_per_s"] = write_figures["records_per_s"]
     return figures
 
 
@@ -183,7 +183,7 @@ def _write(trial: Trial, topic: str, records: int) -> Figures:
     )
 
 
-def _fetch_anywhere(trial: Trial, topic: str, records: int) -> Figures:
+def _fetch_at_random(trial: Trial, topic: str, records: int) -> Figures:
     chance = random.Random(records)
     times = []
     with Group(trial.cluster.nodes[0].port, "", 0).connect() as connection:
@@ -192,15 +192,17 @@ def _fetch_anywhere(trial: Trial, topic: str, records: int) -> Figures:
             began = time.perf_counter()
             answer = send_request(connection, FetchRequest(topics=[FetchTopic(topic=topic, partitions=[part])]), 11)
             times.append((time.perf_counter() - began) * 1000)
-            found = answer.responses[0].partitions[0]
-            if found.error_code or not found.records:
-                raise ToolFailed(f"a fetch at {part.fetch_offset} of {records}: error {found.error_code}, or nothing")
-    return {**percentiles(times), "time_ms": sum(times)}
+            data = answer.responses[0].partitions[0]
+            if data.error_code:
+                raise ToolFailed(f"a fetch at {part.fetch_offset} of {records} got error {data.error_code}")
+            if not data.records:
+                raise ToolFailed(f"a fetch at {part.fetch_offset} of {records} got no records")
+    return {**compute_percentiles(times), "time_ms": sum(times)}
 
 
 @case(
     "growth-replicated",
-    "three nodes, by number of idle partitions × 3: idle, then 500 × 100 B one after the other, acks=all",
+    "three nodes, by number of idle partitions with three replicas: idle, then 500 sequential records, acks=all",
     nodes=NODES,
     warm_rounds=0,
     goals={"p50_ms": 0.5, "idle_percent": 0.5},
@@ -212,13 +214,13 @@ def _fetch_anywhere(trial: Trial, topic: str, records: int) -> Figures:
     named_only=True,
 )
 def growth_replicated(trial: Trial) -> Figures:
-    """The memory of each is that of a replica that was added since the first size."""
+    """The memory per item is that of one replica, measured over those added since the first size."""
     assert trial.x is not None
-    made, first = trial.cluster.make_once("made", lambda: [0]), trial.cluster.make_once("first", dict[str, float])
-    trial.new_topic(trial.x - made[0])
-    settle_s = 3 + (trial.x - made[0]) / SETTLED_PARTITIONS_PER_S
-    made[0] = trial.x
-    figures = idle(trial, settle_s=settle_s, watch_s=10.0)
+    created, first = trial.cluster.make_once("created", lambda: [0]), trial.cluster.make_once("first", dict[str, float])
+    trial.new_topic(trial.x - created[0])
+    settle_s = 3 + (trial.x - created[0]) / SETTLED_PARTITIONS_PER_S
+    created[0] = trial.x
+    figures = measure_idle(trial, settle_s=settle_s, watch_s=10.0)
     with trial.topic() as topic, trial.measured() as measured:
         measured |= librdkafka(
             "one-by-one",
@@ -239,7 +241,7 @@ def growth_replicated(trial: Trial) -> Figures:
 
 @case(
     "growth-wide",
-    "a consumer, then a share consumer, by number of assigned partitions; five of them get 300 × 100 B, 60 a second",
+    "a consumer, then a share consumer, by number of assigned partitions; 60 records/s to five of them",
     needs=SHARE_GROUPS,
     warm_rounds=0,
     rises={"p50_ms": 1.5, "server_cpu_s": 1.5, "share_p50_ms": 1.5, "share_cpu_s": 1.5},
@@ -249,7 +251,7 @@ def growth_replicated(trial: Trial) -> Figures:
     named_only=True,
 )
 def growth_wide(trial: Trial) -> Figures:
-    """The consumers fetch in sessions, without a library that would go through all partitions for each fetch."""
+    """The consumers use no client library, because libraries iterate over all partitions for each fetch."""
     assert trial.x is not None
     busy = trial.new_topic(min(BUSY, trial.x))
     topics = {busy: min(BUSY, trial.x)}
@@ -266,9 +268,9 @@ def growth_wide(trial: Trial) -> Figures:
         "record_bytes": 100,
         "pids": trial.cluster.pids,
     }
-    with trial.measured() as whole:
+    with trial.measured() as both:
         figures = librdkafka("wide", group=None, **arguments)
-        shared = librdkafka("wide", group=f"wide-{trial.x}", **arguments)
-    # The topics stay: their files would be deleted a minute later, while the next size is measured.
+        share_figures = librdkafka("wide", group=f"wide-{trial.x}", **arguments)
+    # The topics are not deleted: that would delete their files a minute later, while the next size is measured.
     renamed = {"server_cpu_s": "share_cpu_s", "p50_ms": "share_p50_ms", "p99_ms": "share_p99_ms"}
-    return {**whole, **figures, **{name: shared[old] for old, name in renamed.items() if old in shared}}
+    return {**both, **figures, **{name: share_figures[old] for old, name in renamed.items() if old in share_figures}}

@@ -1,4 +1,4 @@
-"""What a node costs that nobody asks anything: with partitions, with connections; and what one of either weighs."""
+"""The cost of an idle node with partitions and connections, and the memory of one partition or connection."""
 
 import socket
 import time
@@ -12,20 +12,20 @@ from bench.harness.node_requests import fetch_api_keys
 
 
 @contextmanager
-def connections(trial: Trial, count: int) -> Iterator[list[socket.socket]]:
-    """Open connections that have said what a client says first."""
+def open_connections(trial: Trial, count: int) -> Iterator[list[socket.socket]]:
+    """Open connections, and send an ApiVersions request on each of them."""
     with ExitStack() as stack:
-        many = []
+        connections = []
         for _ in range(count):
             port = trial.cluster.nodes[0].port
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
             fetch_api_keys(connection)
-            many.append(connection)
-        yield many
+            connections.append(connection)
+        yield connections
 
 
-def idle(trial: Trial, *, settle_s: float = 5.0, watch_s: float = 10.0) -> Figures:
-    """CPU and memory of a cluster that is left alone, after it has settled."""
+def measure_idle(trial: Trial, *, settle_s: float = 5.0, watch_s: float = 10.0) -> Figures:
+    """Wait until the cluster has settled, then measure its CPU and memory without requests."""
     pace = min(1.0, trial.scale * 5)
     time.sleep(settle_s * pace)
     pids, watch_s = trial.cluster.pids, watch_s * pace
@@ -41,41 +41,41 @@ def idle(trial: Trial, *, settle_s: float = 5.0, watch_s: float = 10.0) -> Figur
 
 @case(
     "idle-1000",
-    "left alone, with 1,000 partitions and 1,000 connections",
+    "no requests, with 1,000 partitions and 1,000 connections",
     warm_rounds=0,
     goals=MEMORY_GOALS,
     seconds=35,
 )
 def idle_1000(trial: Trial) -> Figures:
     trial.cluster.make_once("partitions", lambda: trial.new_topic(trial.scaled(1_000)))
-    with connections(trial, trial.scaled(1_000)):
-        return idle(trial)
+    with open_connections(trial, trial.scaled(1_000)):
+        return measure_idle(trial)
 
 
 EACH_GOALS = {"each_kb": 1.0}
 _SETTLE_S = 2.0
 
 
-@case("memory-partition", "memory of one partition: 2,000 more of them", warm_rounds=0, goals=EACH_GOALS, seconds=12)
+@case("memory-partition", "one partition, from 2,000 additional ones", warm_rounds=0, goals=EACH_GOALS, seconds=12)
 def memory_of_a_partition(trial: Trial) -> Figures:
     count = trial.scaled(2_000)
-    trial.new_topic(50)  # what the first ones need besides is not theirs
-    with _weighed(trial, count) as figures:
+    trial.new_topic(50)  # the first partitions also cause one-time allocations
+    with _measured_growth(trial, count) as figures:
         trial.new_topic(count)
     return figures
 
 
-@case("memory-connection", "memory of one connection: 2,000 more of them", warm_rounds=0, goals=EACH_GOALS, seconds=13)
+@case("memory-connection", "one connection, from 2,000 additional ones", warm_rounds=0, goals=EACH_GOALS, seconds=13)
 def memory_of_a_connection(trial: Trial) -> Figures:
     count = trial.scaled(2_000)
-    with connections(trial, 50), ExitStack() as stack, _weighed(trial, count) as figures:
-        stack.enter_context(connections(trial, count))
+    with open_connections(trial, 50), ExitStack() as stack, _measured_growth(trial, count) as figures:
+        stack.enter_context(open_connections(trial, count))
     return figures
 
 
 @contextmanager
-def _weighed(trial: Trial, count: int) -> Iterator[Figures]:
-    """By how much the servers' memory grows with what is made inside, for each. A JVM may grow by less than it uses."""
+def _measured_growth(trial: Trial, count: int) -> Iterator[Figures]:
+    """Measure the growth of the servers' memory in the body, per item. A JVM may grow by less than it uses."""
     figures: Figures = {}
     time.sleep(_SETTLE_S)
     before = measure.resident_bytes(trial.cluster.pids)

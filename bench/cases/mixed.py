@@ -1,8 +1,8 @@
-"""Mixed load: producers at full speed, somebody who reads it all again, and somebody who waits for each record."""
+"""Mixed load: producers at full speed, consumers that catch up, and a consumer that waits for each record."""
 
 from concurrent.futures import ThreadPoolExecutor
 
-from bench.cases.consume import filled
+from bench.cases.consume import fill_topic
 from bench.harness.case import Trial, case
 from bench.harness.figures import Figures
 from bench.harness.load import librdkafka
@@ -13,18 +13,18 @@ PARTITIONS = 10
 
 @case(
     "mixed-load",
-    "10 producers, 3 consumers catching up, and latencies at 500 records/s, all at once",
+    "10 producers, 3 consumers catching up, and latency at 500 records/s, concurrently",
     goals=GOALS,
     seconds=50,
 )
 def mixed_load(trial: Trial) -> Figures:
-    """Percentiles are those of the records that somebody waits for; the throughput is that of both others together."""
+    """Percentiles are those of the records at 500/s; throughput is that of the producers plus the three consumers."""
     bootstrap = trial.cluster.bootstrap
-    old = trial.scaled(400_000)
-    topic = filled(trial, old, PARTITIONS)
+    backlog = trial.scaled(400_000)
+    backlog_topic = fill_topic(trial, backlog, PARTITIONS)
     with (
-        trial.topic(PARTITIONS) as written,
-        trial.topic() as awaited,
+        trial.topic(PARTITIONS) as load_topic,
+        trial.topic() as latency_topic,
         ThreadPoolExecutor(3) as clients,
         trial.measured() as figures,
     ):
@@ -32,7 +32,7 @@ def mixed_load(trial: Trial) -> Figures:
             librdkafka,
             "produce",
             bootstrap=bootstrap,
-            topic=written,
+            topic=load_topic,
             producers=10,
             records=trial.scaled(300_000),
             record_bytes=1_000,
@@ -42,17 +42,17 @@ def mixed_load(trial: Trial) -> Figures:
             librdkafka,
             "consume",
             bootstrap=bootstrap,
-            topic=topic,
+            topic=backlog_topic,
             partitions=PARTITIONS,
             consumers=3,
-            records=old,
+            records=backlog,
             settings={},
         )
         waiting = clients.submit(
             librdkafka,
             "end-to-end",
             bootstrap=bootstrap,
-            topic=awaited,
+            topic=latency_topic,
             records_per_s=500,
             seconds=max(1.0, 6 * trial.scale),
             record_bytes=100,

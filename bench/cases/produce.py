@@ -1,6 +1,6 @@
 """Producing: sizes of records and batches, acks, compression, partitions, producers.
 
-The client is Kafka's Java producer, where not said otherwise.
+The client is Kafka's Java producer unless the title names another one.
 """
 
 from bench.harness.case import LOAD_GOALS, TRANSACTIONS, Trial, case
@@ -11,7 +11,7 @@ from bench.harness.tools import producer_performance
 BATCHES_64K = {"batch.size": "65536"}
 UNDER_LOAD = {**LOAD_GOALS, "rss_peak_mb": 1 / 3}
 MANY_ROUNDS = 6
-"""A second or two of a producer that keeps both cores busy: a pause of its own decides about the p99 of a round."""
+"""A round takes a second or two, and one pause of the producer can determine its p99."""
 
 
 def produce(
@@ -24,10 +24,10 @@ def produce(
     settings: dict[str, str] | None = None,
     transaction_ms: int | None = None,
 ) -> Figures:
-    """One Java producer, as fast as it can, into a fresh topic.
+    """Produce into a new topic at full speed with one Java producer.
 
-    It is a new process, whose code gets warm with a third of the records: the servers are charged for them, but their
-    times are not told.
+    The producer is a new process, and the first third of its records warms it up: server CPU includes these records,
+    throughput and latencies do not.
     """
     count = trial.scaled(records)
     with trial.topic(partitions) as topic, trial.measured() as figures:

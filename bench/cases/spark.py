@@ -1,6 +1,6 @@
-"""Jobs on Spark: `format("ottla")` on Ottla beside Spark's own connector on Kafka, in one session that both share.
+"""Spark jobs: `format("ottla")` on Ottla and Spark's own connector on Kafka, in one common session.
 
-A job is charged for everything that works for it: Java, Python's workers, this process, and the node.
+The CPU of a job is that of the JVM, the Python workers, this process and the node.
 """
 
 import atexit
@@ -33,10 +33,10 @@ from ottla.spark.tables.query import TableQuery, run_queries
 from ottla.spark.tables.table_writer import BatchResult
 
 Load = Callable[[], DataFrame]
-"""Makes the rows of a job, which is charged for that, too."""
+"""Creates the rows of a job; the job's CPU includes this."""
 
 job = functools.partial(case, shares=True, clients_stay=True)
-"""Declares a case that runs in the one session."""
+"""Declares a case that runs in the common session."""
 
 PARTITIONS = 4
 MICRO_BATCHES, MICRO_BATCH_RECORDS = 30, 100
@@ -47,8 +47,8 @@ MICRO_BATCH_GOALS = {"time_ms": 1.5}
 
 
 @functools.cache
-def session() -> SparkSession:
-    """The one session of this process, on two cores; it ends with the process."""
+def get_session() -> SparkSession:
+    """Return the session of this process, on two cores. It stops with the process."""
     folder = Path(tempfile.mkdtemp(prefix="ottla-bench-spark-"))
     spark = start_session(folder, master="local[2]")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -56,34 +56,34 @@ def session() -> SparkSession:
     return spark
 
 
-def charged(trial: Trial, work: Callable[[], None]) -> Figures:
-    """What a job costs."""
-    working = [session().sparkContext._gateway.proc.pid, *trial.cluster.pids]  # type: ignore[union-attr]
-    before, own_s, began_s = cpu_usage(working), time.process_time(), time.perf_counter()
+def measure_job(trial: Trial, work: Callable[[], None]) -> Figures:
+    """Run a job, and return its CPU and time."""
+    pids = [get_session().sparkContext._gateway.proc.pid, *trial.cluster.pids]  # type: ignore[union-attr]
+    before, own_s, began_s = cpu_usage(pids), time.process_time(), time.perf_counter()
     work()
     time_s = time.perf_counter() - began_s
-    time.sleep(0.2)  # lets the last answers and clean-ups be counted
-    cpu_s = spent_seconds(before, cpu_usage(working)) + time.process_time() - own_s
+    time.sleep(0.2)  # include the last responses and clean-ups
+    cpu_s = spent_seconds(before, cpu_usage(pids)) + time.process_time() - own_s
     return {"job_cpu_s": cpu_s, "time_ms": time_s * 1000}
 
 
-def options(trial: Trial, **given: str) -> dict[str, str]:
-    return {"kafka.bootstrap.servers": trial.cluster.bootstrap, **given}
+def with_bootstrap(trial: Trial, **options: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": trial.cluster.bootstrap, **options}
 
 
-def filled(trial: Trial, records: int, record_bytes: int) -> str:
-    """A topic with keys of 16 bytes and values of the size wanted, which all rounds of this life read."""
+def fill_topic(trial: Trial, records: int, record_bytes: int) -> str:
+    """Create a topic with keys of 16 bytes and values of this size, which all rounds of this life read."""
 
     def values(numbers: range) -> list[bytes]:
         return [random.randbytes(record_bytes)] * len(numbers)
 
-    return filled_with(trial, f"{records} of {record_bytes}", records, values)
+    return fill_topic_with(trial, f"{records} of {record_bytes}", records, values)
 
 
-def filled_with(trial: Trial, name: str, records: int, values: Callable[[range], list[bytes]]) -> str:
-    """A topic of such values."""
+def fill_topic_with(trial: Trial, name: str, records: int, values: Callable[[range], list[bytes]]) -> str:
+    """Create a topic with these values."""
 
-    def made() -> Iterator[pa.RecordBatch]:
+    def batches() -> Iterator[pa.RecordBatch]:
         for start in range(0, records, 10_000):
             numbers = range(start, min(start + 10_000, records))
             keys = pa.array([b"%016d" % number for number in numbers])
@@ -91,109 +91,115 @@ def filled_with(trial: Trial, name: str, records: int, values: Callable[[range],
 
     def fill() -> str:
         topic = trial.new_topic(PARTITIONS)
-        write_at_least_once(parse_write_options(options(trial, topic=topic, guarantee="at-least-once")), made())
+        write_at_least_once(
+            parse_write_options(with_bootstrap(trial, topic=topic, guarantee="at-least-once")), batches()
+        )
         return topic
 
     return trial.cluster.make_once(name, fill)
 
 
-def records_of(trial: Trial, records: int, record_bytes: int) -> Load:
-    """A topic of such records."""
-    topic = filled(trial, trial.scaled(records), record_bytes)
-    return lambda: loaded(trial, topic)
+def load_records(trial: Trial, records: int, record_bytes: int) -> Load:
+    """Fill a topic, and return a function that loads its records."""
+    topic = fill_topic(trial, trial.scaled(records), record_bytes)
+    return lambda: load_topic(trial, topic)
 
 
-def loaded(trial: Trial, topic: str) -> DataFrame:
-    return session().read.format(trial.system.name).options(**options(trial, subscribe=topic)).load()
+def load_topic(trial: Trial, topic: str) -> DataFrame:
+    return get_session().read.format(trial.system.name).options(**with_bootstrap(trial, subscribe=topic)).load()
 
 
-def ready(trial: Trial, records: int, record_bytes: int) -> Load:
-    """The least that there is: on Ottla's side, a source in Python that has all records ready."""
+def load_ready_records(trial: Trial, records: int, record_bytes: int) -> Load:
+    """Replace Ottla by a Python source that has all records ready, the minimum for any Python source."""
     if trial.system.name != OTTLA:
-        return records_of(trial, records, record_bytes)
-    register_pickle_by_value(ready_source)  # type: ignore[no-untyped-call] # workers have no `bench`
-    session().dataSource.register(ready_source.Ready)
-    given = {"records": trial.scaled(records), "bytes": record_bytes, "partitions": PARTITIONS}
-    return lambda: session().read.format(ready_source.Ready.name()).options(**given).load()
+        return load_records(trial, records, record_bytes)
+    register_pickle_by_value(ready_source)  # type: ignore[no-untyped-call] # Python workers cannot import `bench`
+    get_session().dataSource.register(ready_source.ReadySource)
+    options = {"records": trial.scaled(records), "bytes": record_bytes, "partitions": PARTITIONS}
+    return lambda: get_session().read.format(ready_source.ReadySource.name()).options(**options).load()
 
 
-def into_nothing(trial: Trial, load: Load) -> Figures:
-    return charged(trial, lambda: load().write.format("noop").mode("overwrite").save())
+def write_to_noop(trial: Trial, load: Load) -> Figures:
+    return measure_job(trial, lambda: load().write.format("noop").mode("overwrite").save())
 
 
-def into_parquet(trial: Trial, load: Load) -> Figures:
+def write_to_parquet(trial: Trial, load: Load) -> Figures:
     target = trial.folder / "parquet"
-    found = charged(trial, lambda: load().write.mode("overwrite").parquet(str(target)))
+    figures = measure_job(trial, lambda: load().write.mode("overwrite").parquet(str(target)))
     shutil.rmtree(target)
-    return found
+    return figures
 
 
-def into_table(trial: Trial, topic: str, **settings: Any) -> Figures:
-    """A table made and filled, as `ottla table run --once` does it."""
+def write_to_table(trial: Trial, topic: str, **settings: Any) -> Figures:
+    """Create and fill a table, as `ottla table run --once` does."""
     folder = Path(tempfile.mkdtemp(prefix="tables-", dir=trial.folder))
     definition = Definition("records", topic, trial.cluster.bootstrap, format="parquet", **settings)
     rows = 0
 
-    def told(_: Definition, done: BatchResult) -> None:
+    def count_rows(_: Definition, result: BatchResult) -> None:
         nonlocal rows
-        rows += done.rows
+        rows += result.rows
 
     def run() -> None:
         query = TableQuery(
-            session(),
+            get_session(),
             TableHome(folder),
             definition,
             interval_s=None,
             maintenance=MaintenancePolicy(),
-            on_batch=told,
+            on_batch=count_rows,
         )
-        run_queries([query], complain)
+        run_queries([query], fail)
 
-    def complain(words: str) -> None:
-        raise ToolFailed(words)
+    def fail(message: str) -> None:
+        raise ToolFailed(message)
 
-    found = charged(trial, run)
+    figures = measure_job(trial, run)
     shutil.rmtree(folder)
     if not rows:
-        raise ToolFailed(f"nothing came from {topic} into its table")
-    return found
+        raise ToolFailed(f"the table of topic {topic} is empty")
+    return figures
 
 
-def into_raw_table(trial: Trial, records: int, record_bytes: int) -> Figures:
-    """Keys and values as they came. Spark's own way is a job that writes Parquet files."""
+def write_to_raw_table(trial: Trial, records: int, record_bytes: int) -> Figures:
+    """Write keys and values as bytes: Ottla into a table, Kafka with a job that writes Parquet files."""
     if trial.system.name != OTTLA:
-        return into_parquet(trial, records_of(trial, records, record_bytes))
-    topic = filled(trial, trial.scaled(records), record_bytes)
-    return into_table(trial, topic, key="binary", values="bytes")
+        return write_to_parquet(trial, load_records(trial, records, record_bytes))
+    topic = fill_topic(trial, trial.scaled(records), record_bytes)
+    return write_to_table(trial, topic, key="binary", values="bytes")
 
 
-def into_topic(trial: Trial, records: int, record_bytes: int, **extra: str) -> Figures:
-    given = extra if trial.system.name == OTTLA else {}
+def write_to_topic(trial: Trial, records: int, record_bytes: int, **ottla_options: str) -> Figures:
+    options = ottla_options if trial.system.name == OTTLA else {}
     value = f"cast(repeat('x', {record_bytes}) as binary) value"
-    rows = session().range(0, trial.scaled(records), 1, 2).selectExpr("cast(cast(id as string) as binary) key", value)
+    rows = (
+        get_session().range(0, trial.scaled(records), 1, 2).selectExpr("cast(cast(id as string) as binary) key", value)
+    )
     with trial.topic(PARTITIONS) as topic:
-        writer = rows.write.format(trial.system.name).mode("append").options(**options(trial, topic=topic, **given))
-        return charged(trial, writer.save)
+        writer = (
+            rows.write.format(trial.system.name).mode("append").options(**with_bootstrap(trial, topic=topic, **options))
+        )
+        return measure_job(trial, writer.save)
 
 
 @job(
     "spark-noop-100",
-    "2 M × 100 B from a topic into nothing",
+    "2 M × 100 B from a topic, discarded",
     goals=SOURCE_GOALS,
     seconds=38,
 )
 def noop_100(trial: Trial) -> Figures:
-    return into_nothing(trial, records_of(trial, 2_000_000, 100))
+    return write_to_noop(trial, load_records(trial, 2_000_000, 100))
 
 
 @job(
     "spark-noop-1k",
-    "1 M × 1,000 B from a topic into nothing",
+    "1 M × 1,000 B from a topic, discarded",
     goals=SOURCE_GOALS,
     seconds=20,
 )
 def noop_1k(trial: Trial) -> Figures:
-    return into_nothing(trial, records_of(trial, 1_000_000, 1_000))
+    return write_to_noop(trial, load_records(trial, 1_000_000, 1_000))
 
 
 @job(
@@ -203,7 +209,7 @@ def noop_1k(trial: Trial) -> Figures:
     seconds=16,
 )
 def parquet_100(trial: Trial) -> Figures:
-    return into_parquet(trial, records_of(trial, 2_000_000, 100))
+    return write_to_parquet(trial, load_records(trial, 2_000_000, 100))
 
 
 @job(
@@ -213,7 +219,7 @@ def parquet_100(trial: Trial) -> Figures:
     seconds=20,
 )
 def parquet_1k(trial: Trial) -> Figures:
-    return into_parquet(trial, records_of(trial, 1_000_000, 1_000))
+    return write_to_parquet(trial, load_records(trial, 1_000_000, 1_000))
 
 
 @job(
@@ -223,7 +229,7 @@ def parquet_1k(trial: Trial) -> Figures:
     seconds=14,
 )
 def table_100(trial: Trial) -> Figures:
-    return into_raw_table(trial, 2_000_000, 100)
+    return write_to_raw_table(trial, 2_000_000, 100)
 
 
 @job(
@@ -233,7 +239,7 @@ def table_100(trial: Trial) -> Figures:
     seconds=15,
 )
 def table_1k(trial: Trial) -> Figures:
-    return into_raw_table(trial, 1_000_000, 1_000)
+    return write_to_raw_table(trial, 1_000_000, 1_000)
 
 
 @job(
@@ -243,22 +249,22 @@ def table_1k(trial: Trial) -> Figures:
     seconds=30,
 )
 def table_json(trial: Trial) -> Figures:
-    """Ottla keeps a table; Spark's own way is `from_json` with the schema given."""
+    """Ottla fills a table; Kafka's job uses `from_json` with a given schema."""
     records = trial.scaled(1_000_000)
-    topic = filled_with(trial, f"{records} of JSON", records, orders)
+    topic = fill_topic_with(trial, f"{records} of JSON", records, make_orders)
     if trial.system.name == OTTLA:
-        return into_table(trial, topic)
+        return write_to_table(trial, topic)
     record = ("cast(key as string) key", "partition", "offset", "timestamp")
     parsed = "from_json(cast(value as string), 'id long, customer string, price double, note string') value"
 
     def load() -> DataFrame:
-        rows = loaded(trial, topic).selectExpr(*record, parsed)
+        rows = load_topic(trial, topic).selectExpr(*record, parsed)
         return rows.select("key", "partition", "offset", "timestamp", "value.*")
 
-    return into_parquet(trial, load)
+    return write_to_parquet(trial, load)
 
 
-def orders(numbers: range) -> list[bytes]:
+def make_orders(numbers: range) -> list[bytes]:
     return [
         json.dumps({"id": n, "customer": f"customer-{n % 1000}", "price": n / 7, "note": f"{n:0120d}"}).encode()
         for n in numbers
@@ -272,7 +278,7 @@ def orders(numbers: range) -> list[bytes]:
     seconds=15,
 )
 def sink_100(trial: Trial) -> Figures:
-    return into_topic(trial, 2_000_000, 100, guarantee="at-least-once")
+    return write_to_topic(trial, 2_000_000, 100, guarantee="at-least-once")
 
 
 @job(
@@ -282,7 +288,7 @@ def sink_100(trial: Trial) -> Figures:
     seconds=22,
 )
 def sink_1k(trial: Trial) -> Figures:
-    return into_topic(trial, 1_000_000, 1_000, guarantee="at-least-once")
+    return write_to_topic(trial, 1_000_000, 1_000, guarantee="at-least-once")
 
 
 @job(
@@ -292,20 +298,22 @@ def sink_1k(trial: Trial) -> Figures:
     seconds=23,
 )
 def exact_1k(trial: Trial) -> Figures:
-    return into_topic(trial, 1_000_000, 1_000)
+    return write_to_topic(trial, 1_000_000, 1_000)
 
 
 @job(
     "spark-microbatch",
-    f"micro-batches of {MICRO_BATCH_RECORDS} records from a topic into nothing, each",
+    f"micro-batches of {MICRO_BATCH_RECORDS} records from a topic, discarded; time of one",
     goals=MICRO_BATCH_GOALS,
     seconds=28,
 )
 def micro_batch(trial: Trial) -> Figures:
-    topic = filled(trial, MICRO_BATCHES * MICRO_BATCH_RECORDS, 100)
-    given = options(trial, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(MICRO_BATCH_RECORDS))
+    topic = fill_topic(trial, MICRO_BATCHES * MICRO_BATCH_RECORDS, 100)
+    options = with_bootstrap(
+        trial, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger=str(MICRO_BATCH_RECORDS)
+    )
     checkpoint = Path(tempfile.mkdtemp(prefix="checkpoint-", dir=trial.folder))
-    rows = session().readStream.format(trial.system.name).options(**given).load()
+    rows = get_session().readStream.format(trial.system.name).options(**options).load()
     writer = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     progress: list[Any] = []
 
@@ -314,26 +322,30 @@ def micro_batch(trial: Trial) -> Figures:
         query.awaitTermination()
         progress.extend(query.recentProgress)
 
-    found = charged(trial, run)
+    figures = measure_job(trial, run)
     shutil.rmtree(checkpoint)
-    assert sum(each["numInputRows"] for each in progress) == MICRO_BATCHES * MICRO_BATCH_RECORDS, "all were read"
-    # The first one waits for what the query starts.
-    each_ms = median(each["durationMs"]["triggerExecution"] for each in progress[1:])
-    return {"job_cpu_s": found["job_cpu_s"], "time_ms": each_ms}
+    assert sum(batch["numInputRows"] for batch in progress) == MICRO_BATCHES * MICRO_BATCH_RECORDS, (
+        "records are missing"
+    )
+    # The first micro-batch includes the start of the query.
+    micro_batch_ms = median(batch["durationMs"]["triggerExecution"] for batch in progress[1:])
+    return {"job_cpu_s": figures["job_cpu_s"], "time_ms": micro_batch_ms}
 
 
-def _floor(name: str, title: str, work: Callable[[Trial, Load], Figures], records: int, record_bytes: int) -> None:
-    """Declare how a job would fare with the fastest source in Python that there can be."""
+def _declare_floor(
+    name: str, title: str, work: Callable[[Trial, Load], Figures], records: int, record_bytes: int
+) -> None:
+    """Declare a case that runs a job with the fastest possible source in Python."""
     declare = job(
         f"spark-floor-{name}",
-        f"{title}, where a source in Python has them ready",
+        f"{title}, from a Python source that has them ready",
         goals=SOURCE_GOALS,
         named_only=True,
     )
-    declare(lambda trial: work(trial, ready(trial, records, record_bytes)))
+    declare(lambda trial: work(trial, load_ready_records(trial, records, record_bytes)))
 
 
-_floor("noop-100", "2 M × 100 B into nothing", into_nothing, 2_000_000, 100)
-_floor("noop-1k", "1 M × 1,000 B into nothing", into_nothing, 1_000_000, 1_000)
-_floor("parquet-100", "2 M × 100 B into Parquet", into_parquet, 2_000_000, 100)
-_floor("parquet-1k", "1 M × 1,000 B into Parquet", into_parquet, 1_000_000, 1_000)
+_declare_floor("noop-100", "2 M × 100 B, discarded", write_to_noop, 2_000_000, 100)
+_declare_floor("noop-1k", "1 M × 1,000 B, discarded", write_to_noop, 1_000_000, 1_000)
+_declare_floor("parquet-100", "2 M × 100 B into Parquet", write_to_parquet, 2_000_000, 100)
+_declare_floor("parquet-1k", "1 M × 1,000 B into Parquet", write_to_parquet, 1_000_000, 1_000)

@@ -1,4 +1,4 @@
-"""Starting: from the launch of the process to the first Metadata answer; and the memory of a node at rest."""
+"""Starting: the time from launching the process to the first Metadata response, and the memory of an idle node."""
 
 import signal
 import time
@@ -14,8 +14,10 @@ GOALS = {**START_GOALS, **MEMORY_GOALS}
 
 
 def start(trial: Trial, partitions: int = 0, *, killed: bool = False) -> Figures:
-    """Start a formatted node, let it settle, and end it. If asked for it has partitions of an earlier life, which ended
-    in order, or was killed when they had just been written to."""
+    """Start a formatted node, let it settle, and stop it.
+
+    With `partitions`, the node has run before: it was stopped, or killed just after records were written.
+    """
     cluster = Cluster(trial.system, trial.folder / f"started-{time.monotonic_ns()}")
     try:
         if partitions:
@@ -36,7 +38,7 @@ def start(trial: Trial, partitions: int = 0, *, killed: bool = False) -> Figures
 
 
 def _fill(cluster: Cluster, records: int) -> None:
-    """Records in all partitions: each goes to any of them."""
+    """Write records to all partitions, each to a random one."""
     librdkafka(
         "produce",
         bootstrap=cluster.bootstrap,
@@ -48,14 +50,14 @@ def _fill(cluster: Cluster, records: int) -> None:
     )
 
 
-@case("start-empty", "start of an empty node; memory at rest", quick=True, nodes=0, goals=GOALS, seconds=27)
+@case("start-empty", "empty node; memory while idle", quick=True, nodes=0, goals=GOALS, seconds=27)
 def start_empty(trial: Trial) -> Figures:
     return start(trial)
 
 
 @case(
     "start-1000p",
-    "start with 1,000 partitions after an orderly stop; memory at rest",
+    "1,000 partitions after a clean shutdown; memory while idle",
     nodes=0,
     warm_rounds=0,
     goals=GOALS,
@@ -67,7 +69,7 @@ def start_1000_partitions(trial: Trial) -> Figures:
 
 @case(
     "start-killed",
-    "start with 1,000 partitions after the process was killed, just written to; memory at rest",
+    "1,000 partitions after a kill during writes; memory while idle",
     nodes=0,
     warm_rounds=0,
     goals=GOALS,

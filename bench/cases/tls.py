@@ -1,6 +1,6 @@
-"""Over TLS: what is encrypted cannot go from the file to the socket past the process, with either system."""
+"""Producing and consuming over TLS, where neither system can use sendfile."""
 
-from bench.cases.consume import filled
+from bench.cases.consume import fill_topic
 from bench.harness import tls_listener
 from bench.harness.case import LOAD_GOALS, Trial, case
 from bench.harness.figures import Figures
@@ -28,7 +28,7 @@ def tls_produce(trial: Trial) -> Figures:
 )
 def tls_consume(trial: Trial) -> Figures:
     count = trial.scaled(300_000)
-    topic = filled(trial, count)
+    topic = fill_topic(trial, count)
     with trial.measured() as figures:
         figures |= librdkafka(
             "consume",

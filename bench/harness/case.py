@@ -1,13 +1,14 @@
-"""A case: what both systems are asked to do, and how often. One function does the work once and gives figures.
+"""A benchmark case: a function that does the work once and returns figures, and how often to run it.
 
     @case("produce-lz4", "500 k × 1,000 B, lz4", quick=True)
     def produce_lz4(trial: Trial) -> Figures:
         return produce(trial, records=500_000, record_bytes=1_000, settings={"compression.type": "lz4"})
 
-The runner starts a cluster of each system (`nodes` says how large), calls the function in turns, and compares. The
-group of a case is its name up to the first dash. A case with `sizes` runs at each of them (`trial.x`) and becomes a
-curve. A case with `needs` runs on systems that serve those APIs. A case with `nodes=0` starts what it wants by itself
-(`trial.system`, `trial.folder`). Cases of a group that say `shares=True` follow each other on the same servers.
+The runner starts a cluster of each system with `nodes` nodes, calls the function for them in turns, and compares the
+figures. The group of a case is its name up to the first dash. A case with `sizes` runs at each size (`trial.x`) and
+becomes a curve. A case with `needs` runs only on systems that serve those APIs. A case with `nodes=0` starts its own
+servers (`trial.system`, `trial.folder`). Cases of a group with `shares=True` run one after the other on the same
+servers.
 """
 
 import itertools
@@ -34,7 +35,7 @@ GROUPS = frozenset(
         ApiKey.SYNC_GROUP,
     }
 )
-"""Commits, FindCoordinator and the classic group protocol."""
+"""FindCoordinator, offset commits and the classic group protocol."""
 CONSUMER_GROUPS = GROUPS | {ApiKey.CONSUMER_GROUP_HEARTBEAT}
 SHARE_GROUPS = frozenset({ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE})
 TRANSACTIONS = frozenset(
@@ -51,7 +52,7 @@ MODULES = (
     *("tls", "spark", "cluster", "controller", "idle", "growth"),
 )
 
-# What is asked of Ottla, as ratios to Kafka.
+# The goals for Ottla, as ratios to Kafka.
 LOAD_GOALS = {"server_cpu_s": 0.6, "records_per_s": 1.0, "p99_ms": 0.7}
 MEMORY_GOALS = {"rss_mb": 1 / 5}
 CREATION_GOALS = {"time_ms": 1 / 3}
@@ -60,7 +61,7 @@ START_GOALS = {"time_ms": 1 / 6}
 
 @dataclass(frozen=True)
 class Case:
-    """What to run, on what, how often."""
+    """The work of a case, the servers that it needs, and its goals."""
 
     name: str
     title: str
@@ -69,44 +70,44 @@ class Case:
     nodes: int = 1
     needs: frozenset[int] = frozenset()
     goals: dict[str, float] = field(default_factory=dict)
-    """The most (of what is better if there is more of it, the least) that Ottla's figures may be of Kafka's."""
+    """Figure → maximum ratio of Ottla to Kafka, or minimum ratio if more is better."""
     limits: dict[str, float] = field(default_factory=dict)
-    """The most that Ottla's figures may be."""
+    """Figure → maximum of Ottla's value."""
     rises: dict[str, float] = field(default_factory=dict)
-    """The most that Ottla's figures at the largest size may be of those at the smallest."""
+    """Figure → maximum ratio of Ottla's value at the largest size to that at the smallest."""
     settings: dict[str, str] = field(default_factory=dict)
     lives: int = 1
-    """How often the servers are started afresh in a full run; the first round of each life is cold."""
+    """How many times a full run starts fresh servers. The first round of each life is cold."""
     warm_rounds: int = 2
     axis: str | None = None
     sizes: tuple[int, ...] = ()
     quick_sizes: tuple[int, ...] = ()
     named_only: bool = False
-    """Whether it takes too long for a full run: it is run by its name."""
+    """Whether the case takes too long for a full run, so that it runs only by name."""
     secured: bool = False
-    """Whether there is a listener with TLS, too."""
+    """Whether the servers also have a TLS listener."""
     shares: bool = False
-    """Whether it goes on with the servers of the case before, where that shares too and they are set the same."""
+    """Whether the case may reuse the servers of the previous case, if that one shares too and has the same settings."""
     clients_stay: bool = False
-    """Whether clients outlive a round, as a session of Spark does: its first round is cold on warm servers, too."""
+    """Whether clients outlive a round, as a Spark session does. The first round is then cold on warm servers too."""
     seconds: float = 25.0
-    """What it takes with the fewest rounds, about, on two cores: what a full run sets aside for it."""
+    """The approximate duration with the fewest rounds on two cores, which a full run reserves for the case."""
 
     @property
     def group(self) -> str:
         return self.name.partition("-")[0]
 
     def can_follow(self, other: "Case") -> bool:
-        """Whether the servers of the other will do for this one."""
-        return self.shares and other.shares and self._servers == other._servers
+        """Whether this case can run on the servers of the other case."""
+        return self.shares and other.shares and self._server_key == other._server_key
 
     @property
-    def _servers(self) -> tuple[object, ...]:
+    def _server_key(self) -> tuple[object, ...]:
         return self.group, self.nodes, self.settings, self.secured
 
     @property
     def server_settings(self) -> dict[str, str]:
-        """What its servers are set to beside what all have."""
+        """The server settings of this case in addition to the common ones."""
         return {**self.settings, **(tls_listener.server_settings() if self.secured else {})}
 
 
@@ -136,10 +137,10 @@ def case(
     clients_stay: bool = False,
     seconds: float = Case.seconds,
 ) -> "Callable[[Callable[[Trial], Figures]], Callable[[Trial], Figures]]":
-    """Declare a case: the function below does its work once."""
+    """Declare a case; the decorated function does its work once."""
 
     def declare(work: "Callable[[Trial], Figures]") -> "Callable[[Trial], Figures]":
-        assert name not in CASES, f"two cases are called {name}"
+        assert name not in CASES, f"two cases have the name {name}"
         CASES[name] = Case(
             name,
             title,
@@ -168,7 +169,7 @@ def case(
 
 
 def all_cases() -> dict[str, Case]:
-    """All cases by name, in the order in which they run."""
+    """Return all cases by name, in the order in which they run."""
     for module in MODULES:
         import_module(f"bench.cases.{module}")
     return CASES
@@ -176,7 +177,7 @@ def all_cases() -> dict[str, Case]:
 
 @dataclass
 class Trial:
-    """One run of a case on one system: the cluster, the scale, and the means to measure."""
+    """One run of a case on one system: the cluster, the scale, and methods to measure."""
 
     system: System
     folder: Path
@@ -186,35 +187,35 @@ class Trial:
 
     @property
     def cluster(self) -> Cluster:
-        assert self.running_cluster is not None, "this case starts its clusters by itself"
+        assert self.running_cluster is not None, "a case with nodes=0 starts its own cluster"
         return self.running_cluster
 
-    def scaled(self, count: int, least: int = 1) -> int:
-        """A number of records as this run's scale has it."""
-        return max(least, round(count * self.scale))
+    def scaled(self, count: int, minimum: int = 1) -> int:
+        """Return a count multiplied by the scale of this run."""
+        return max(minimum, round(count * self.scale))
 
     @contextmanager
     def topic(self, partitions: int = 1) -> Iterator[str]:
-        """A fresh topic, gone afterwards with its files."""
+        """Create a topic, and delete it with its files afterwards."""
         name = f"bench-{next(_names)}"
         self.cluster.create_topics([name], partitions)
-        time.sleep(0.2)  # what the creation has left to do is not to be measured
+        time.sleep(0.2)  # the servers finish the creation, which is not measured
         try:
             yield name
         finally:
             self.cluster.delete_topics([name])
 
     def new_topic(self, partitions: int = 1) -> str:
-        """A topic that stays as long as the cluster."""
+        """Create a topic that lives as long as the cluster."""
         name = f"bench-{next(_names)}"
         self.cluster.create_topics([name], partitions)
         return name
 
     @contextmanager
     def measured(self) -> Iterator[Figures]:
-        """Figures of the servers while the work inside runs; the work adds its own."""
+        """Measure the servers while the body runs; the body adds its own figures."""
         figures: Figures = {}
-        there = measure.disk_bytes(self.cluster.folder)
+        before = measure.disk_bytes(self.cluster.folder)
         with measure.measured(self.cluster.pids, figures):
             yield figures
-        figures["disk_mb"] = max(0, measure.disk_bytes(self.cluster.folder) - there) / measure.MEGABYTE
+        figures["disk_mb"] = max(0, measure.disk_bytes(self.cluster.folder) - before) / measure.MEGABYTE

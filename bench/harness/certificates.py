@@ -1,4 +1,4 @@
-"""An authority, and what it signs for servers and clients: as PEM, and in key stores that keytool makes."""
+"""A certificate authority for servers and clients, with PEM files and key stores."""
 
 import datetime
 import ipaddress
@@ -39,71 +39,71 @@ class Identity(NamedTuple):
         return self.certificate.public_bytes(Encoding.PEM).decode()
 
     def key_pem(self, password: str | None = None) -> str:
-        hiding: KeySerializationEncryption = (
+        encryption: KeySerializationEncryption = (
             NoEncryption() if password is None else BestAvailableEncryption(password.encode())
         )
-        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hiding).decode()
+        return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
 
 
 class Authority:
-    """Signs certificates, and keeps what belongs to them in a folder."""
+    """Signs certificates, and keeps their files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.identity = _signed("CN=authority", None, hosts=(), is_authority=True)
+        self.identity = _create_identity("CN=authority", None, hosts=(), is_authority=True)
         self.trusted = folder / "trusted.pem"
         self.trusted.write_text(self.identity.certificate_pem)
 
     def sign(self, subject: str, *hosts: str) -> Identity:
-        """A certificate for a subject such as `CN=ann,O=shop`, and for addresses and names of hosts."""
-        return _signed(subject, self.identity, hosts=hosts, is_authority=False)
+        """Create a certificate for a subject such as `CN=ann,O=shop` and for host names and addresses."""
+        return _create_identity(subject, self.identity, hosts=hosts, is_authority=False)
 
     def file(self, name: str, identity: Identity) -> Path:
-        """Key and certificate in one PEM file."""
+        """Write key and certificate into one PEM file."""
         path = self._folder / f"{name}.pem"
         path.write_text(identity.pem)
         return path
 
     def key_store(self, name: str, identity: Identity, kind: str) -> Path:
-        """A key store as keytool makes it of one of its own."""
-        source, made = self._folder / f"{name}.p12", self._folder / f"{name}.{kind.lower()}"
-        made.unlink(missing_ok=True)
+        """Write a key store with keytool."""
+        source, store = self._folder / f"{name}.p12", self._folder / f"{name}.{kind.lower()}"
+        store.unlink(missing_ok=True)
         chain = [self.identity.certificate]
-        hiding = BestAvailableEncryption(PASSWORD.encode())
+        encryption = BestAvailableEncryption(PASSWORD.encode())
         source.write_bytes(
-            pkcs12.serialize_key_and_certificates(b"own", identity.key, identity.certificate, chain, hiding)
+            pkcs12.serialize_key_and_certificates(b"own", identity.key, identity.certificate, chain, encryption)
         )
         keytool(
             *("-importkeystore", "-srckeystore", str(source), "-srcstoretype", "PKCS12", "-srcstorepass", PASSWORD),
-            *("-destkeystore", str(made), "-deststoretype", kind, "-deststorepass", PASSWORD),
+            *("-destkeystore", str(store), "-deststoretype", kind, "-deststorepass", PASSWORD),
         )
-        return made
+        return store
 
     def trust_store(self, kind: str) -> Path:
-        made = self._folder / f"trusted.{kind.lower()}"
-        made.unlink(missing_ok=True)
+        store = self._folder / f"trusted.{kind.lower()}"
+        store.unlink(missing_ok=True)
         keytool(
             *("-importcert", "-noprompt", "-alias", "authority", "-file", str(self.trusted)),
-            *("-keystore", str(made), "-storetype", kind, "-storepass", PASSWORD),
+            *("-keystore", str(store), "-storetype", kind, "-storepass", PASSWORD),
         )
-        return made
+        return store
 
 
 def keytool(*arguments: str) -> None:
-    done = subprocess.run(
+    result = subprocess.run(
         [str(java().with_name("keytool")), *arguments], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert result.returncode == 0, result.stdout + result.stderr
 
 
-def _signed(subject: str, by: Identity | None, *, hosts: tuple[str, ...], is_authority: bool) -> Identity:
+def _create_identity(subject: str, issuer: Identity | None, *, hosts: tuple[str, ...], is_authority: bool) -> Identity:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name.from_rfc4514_string(subject)
     now = datetime.datetime.now(datetime.UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(name)
-        .issuer_name(name if by is None else by.certificate.subject)
+        .issuer_name(name if issuer is None else issuer.certificate.subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _DAY)
@@ -111,11 +111,13 @@ def _signed(subject: str, by: Identity | None, *, hosts: tuple[str, ...], is_aut
         .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
     )
     if hosts:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_host(each) for each in hosts]), critical=False)
-    return Identity(key, builder.sign(key if by is None else by.key, hashes.SHA256()))
+        builder = builder.add_extension(
+            x509.SubjectAlternativeName([_host_name(host) for host in hosts]), critical=False
+        )
+    return Identity(key, builder.sign(key if issuer is None else issuer.key, hashes.SHA256()))
 
 
-def _host(text: str) -> x509.GeneralName:
+def _host_name(text: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(text))
     except ValueError:

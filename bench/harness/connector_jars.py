@@ -1,4 +1,4 @@
-"""The jars of Spark's own Kafka connector, fetched once and kept beside Kafka's."""
+"""The jars of Spark's own Kafka connector, downloaded once into the cache of Kafka's jars."""
 
 import shutil
 from pathlib import Path
@@ -9,13 +9,13 @@ POM = Path(__file__).parent / "connector" / "pom.xml"
 
 
 def connector_jars() -> str:
-    """Their paths, as Spark's setting `spark.jars` wants them."""
+    """Return the paths in the format of the setting `spark.jars`."""
     folder = cached(f"spark-connector-{digest([POM])}", _copy)
-    return ",".join(str(each) for each in sorted(folder.glob("*.jar")))
+    return ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))
 
 
 def _copy(folder: Path) -> None:
-    java()  # Maven needs it too, and says so less clearly
+    java()  # Maven needs it too, and its error message is less clear
     if shutil.which("mvn") is None:
         install("maven")
     maven = shutil.which("mvn")
@@ -24,4 +24,4 @@ def _copy(folder: Path) -> None:
     goal = "dependency:copy-dependencies"
     problem = run([maven, "-q", "-B", "-f", str(POM), goal, f"-DoutputDirectory={folder}", "-DincludeScope=runtime"])
     if problem is not None:
-        unavailable(f"the jars of Spark's connector, which Maven could not fetch: {problem}")
+        unavailable(f"the jars of Spark's connector, which Maven could not download: {problem}")

@@ -1,7 +1,7 @@
-"""A controller with nothing but partitions in its image, and the brokers that it believes in.
+"""A controller process of either system, alone in its quorum, and simulated brokers.
 
-The controller is a process of either system, alone in its quorum. The brokers are connections of this process: they
-register, send heartbeats, and hold nothing. So the image grows to any size, and what is measured is the controller.
+The brokers are connections of this process: they register and send heartbeats, but have no logs. So the image can grow
+to any size, and only the controller is measured.
 """
 
 import socket
@@ -30,34 +30,34 @@ _PROBE_S = 0.002
 
 
 class LoneController:
-    """One controller process and its brokers."""
+    """A controller process and its simulated brokers."""
 
     def __init__(self, system: System, folder: Path, *, snapshot_ms: int) -> None:
         self.node = Node(system, 1, folder)
         settings = {
             "process.roles": "controller",
             "listeners": f"CONTROLLER://127.0.0.1:{self.node.controller_port}",
-            "broker.session.timeout.ms": "600000",  # brokers that are silent while others are measured are not dead
+            "broker.session.timeout.ms": "600000",  # so that silent brokers are not fenced during a measurement
             "metadata.log.max.snapshot.interval.ms": str(snapshot_ms),
         }
         self.node.configure(settings, f"1@127.0.0.1:{self.node.controller_port}")
         self._brokers: dict[int, tuple[socket.socket, int]] = {}
 
     def start(self) -> float:
-        """Start the process; the seconds until its controller is active, which is when it hears a heartbeat."""
+        """Start the process. Return the seconds until its controller is active, that is, processes a heartbeat."""
         began = time.perf_counter()
         self.node.launch()
         while time.perf_counter() - began < PATIENCE_S:
             try:
                 with self.connect() as connection:
                     request = BrokerHeartbeatRequest(broker_id=1 << 20, broker_epoch=0)
-                    # Nobody is registered under this id; another controller, or none, would say NOT_CONTROLLER.
+                    # No broker has this id; only an active controller answers with another error than NOT_CONTROLLER.
                     if send_request(connection, request, _HEARTBEAT_VERSION).error_code != _NOT_CONTROLLER:
                         return time.perf_counter() - began
             except (OSError, NoResponse):
-                pass  # it does not listen yet
+                pass  # the process does not listen yet
             time.sleep(0.005)
-        raise ServerFailed(f"the controller is not active: {self.node.log_tail()}")
+        raise ServerFailed(f"the controller is not active after {PATIENCE_S:g} s: {self.node.log_tail()}")
 
     def stop(self) -> None:
         for connection, _ in self._brokers.values():
@@ -69,7 +69,7 @@ class LoneController:
         return socket.create_connection(("127.0.0.1", self.node.controller_port), PATIENCE_S)
 
     def register_brokers(self) -> None:
-        """Let the brokers register and come into service."""
+        """Register the brokers and unfence them."""
         for broker_id in range(100, 100 + BROKERS):
             connection = self.connect()
             answer = send_request(
@@ -80,8 +80,8 @@ class LoneController:
                     incarnation_id=uuid4().bytes,
                     listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9, security_protocol=0)],
                     features=[
-                        Feature(name=name, min_supported_version=each.min, max_supported_version=each.max)
-                        for name, each in SUPPORTED.items()
+                        Feature(name=name, min_supported_version=versions.min, max_supported_version=versions.max)
+                        for name, versions in SUPPORTED.items()
                     ],
                     rack=None,
                     log_dirs=[uuid4().bytes],
@@ -92,10 +92,10 @@ class LoneController:
                 raise ServerFailed(f"broker {broker_id} was not registered: error {answer.error_code}")
             self._brokers[broker_id] = connection, answer.broker_epoch
             if self.heartbeat(broker_id):
-                raise ServerFailed(f"broker {broker_id} stays fenced")
+                raise ServerFailed(f"broker {broker_id} is still fenced after its first heartbeat")
 
     def heartbeat(self, broker_id: int, *, want_fence: bool = False) -> bool:
-        """A heartbeat of a broker; whether it is fenced now, and all that this means for its partitions committed."""
+        """Send a heartbeat. Return whether the broker is fenced; the changes of its partitions are then committed."""
         connection, epoch = self._brokers[broker_id]
         request = BrokerHeartbeatRequest(
             broker_id=broker_id, broker_epoch=epoch, current_metadata_offset=_EVERYTHING_READ, want_fence=want_fence
@@ -115,10 +115,10 @@ class LoneController:
                     connection, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), _CREATION_VERSION
                 )
                 if answer.topics[0].error_code:
-                    raise ServerFailed(f"{topic.name} was not made: {answer.topics[0].error_message}")
+                    raise ServerFailed(f"topic {topic.name} was not created: {answer.topics[0].error_message}")
 
     def await_snapshot(self) -> float:
-        """Wait for a snapshot to be begun, and to be done; the milliseconds in between."""
+        """Wait for the next snapshot to start and to end. Return its duration in milliseconds."""
         folder = self.node.folder / "logs" / "__cluster_metadata-0"
         _await(lambda: not any(folder.glob("*.part")))
         _await(lambda: any(folder.glob("*.part")))
@@ -127,8 +127,8 @@ class LoneController:
         return (time.perf_counter() - began) * 1000
 
     @contextmanager
-    def probed(self) -> Iterator[list[float]]:
-        """Milliseconds that a small request took, asked over and over while the work inside runs."""
+    def probing(self) -> Iterator[list[float]]:
+        """Measure the milliseconds of a small request, which is repeated while the body runs."""
         times: list[float] = []
         done = Event()
 
@@ -148,9 +148,9 @@ class LoneController:
             prober.join()
 
 
-def _await(holds: Callable[[], bool]) -> None:
+def _await(is_true: Callable[[], bool]) -> None:
     began = time.perf_counter()
-    while not holds():
+    while not is_true():
         if time.perf_counter() - began > PATIENCE_S:
             raise ServerFailed(f"no snapshot within {PATIENCE_S:g} s")
         time.sleep(0.002)

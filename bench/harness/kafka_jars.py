@@ -1,9 +1,9 @@
-"""Kafka's own jars and the compiled Java peer, made once and kept in a cache outside the tree.
+"""Kafka's jars and the compiled Java peer, in a cache outside the tree.
 
-The cache is `$OTTLA_CACHE`, else `ottla` in the user's cache folder. Each folder in it is named after a hash of what it
-is made from and appears only when complete, also when several test processes ask at once. Where Java, Maven or the jars
-cannot be had, the asking test is skipped with a message saying what is missing; in continuous integration (`CI` is set)
-it fails.
+The cache is `$OTTLA_CACHE`, or else `ottla` in the user's cache folder. The name of a cached folder contains a hash of
+its sources. A folder appears only when it is complete, even if several test processes need it at the same time. If
+Java, Maven or the jars are not available, the test is skipped with a message that names what is missing; in continuous
+integration (`CI` is set), it fails.
 """
 
 import fcntl
@@ -24,17 +24,17 @@ SOURCES = Path(__file__).parents[2] / "tests" / "conformance" / "interop" / "kaf
 POM = SOURCES / "pom.xml"
 APT_INSTALL = Path(__file__).parents[2] / "scripts" / "apt-install"
 JAVA_RELEASE = "17"
-# Two steps (install, download) fit into the time that one test may take.
+# Two steps (install, download) fit into the time limit of a test.
 STEP_TIMEOUT_S = 140
 
 
 def kafka_libs() -> Path:
-    """The folder with Kafka's jars and all that they need."""
+    """Return the folder with Kafka's jars and their dependencies."""
     return cached(f"kafka-libs-{digest([POM])}", copy_jars)
 
 
 def java_classes() -> Path:
-    """The folder with the compiled Java peer."""
+    """Return the folder with the compiled Java peer."""
     libs = kafka_libs()
     return cached(
         f"kafka-peer-{digest([POM, *java_sources()])}", lambda folder: compile_java(libs, folder, java_sources())
@@ -47,7 +47,7 @@ def class_path() -> str:
 
 @functools.cache
 def java() -> Path:
-    """The `java` of the same JDK as `javac`."""
+    """Return the `java` of the same JDK as `javac`."""
     javac = find_javac()
     if javac is None:
         install("openjdk-17-jdk-headless")
@@ -70,7 +70,7 @@ def digest(files: Sequence[Path]) -> str:
 
 
 def cached(name: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name` of the cache, filled by `make` if it is not there yet."""
+    """Return the folder `name` of the cache. If it does not exist, fill it with `make`."""
     cache = cache_folder()
     folder = cache / name
     if folder.is_dir():
@@ -80,10 +80,10 @@ def cached(name: str, make: Callable[[Path], None]) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache) as temporary:
-                made = Path(temporary) / "made"
-                made.mkdir()
-                make(made)
-                made.rename(folder)
+                content = Path(temporary) / "content"
+                content.mkdir()
+                make(content)
+                content.rename(folder)
     return folder
 
 
@@ -94,7 +94,7 @@ def cache_folder() -> Path:
 
 
 def copy_jars(folder: Path, pom: Path = POM) -> None:
-    java()  # Maven needs it too, and says so less clearly
+    java()  # Maven needs it too, and its error message is less clear
     maven = shutil.which("mvn")
     if maven is None:
         install("maven")
@@ -106,10 +106,10 @@ def copy_jars(folder: Path, pom: Path = POM) -> None:
     began = time.monotonic()
     problem = run(command)
     if problem is not None and time.monotonic() - began < STEP_TIMEOUT_S / 2:
-        # A registry may be out of reach for a moment, and Maven remembers what it did not find.
+        # A registry may be unreachable for a moment, and without -U Maven remembers what it did not find.
         problem = run([*command, "-U"])
     if problem is not None:
-        unavailable(f"Kafka's jars, which Maven could not fetch: {problem}")
+        unavailable(f"Kafka's jars, which Maven could not download: {problem}")
 
 
 def compile_java(libs: Path, folder: Path, sources: Sequence[Path]) -> None:
@@ -129,7 +129,7 @@ def compile_java(libs: Path, folder: Path, sources: Sequence[Path]) -> None:
 
 
 def find_javac() -> Path | None:
-    """The compiler of `JAVA_HOME` or of the path, if it is there and new enough."""
+    """Return the compiler of `JAVA_HOME` or of the path, if it is new enough."""
     home = os.environ.get("JAVA_HOME")
     for path in (f"{home}/bin" if home else None, os.environ.get("PATH")):
         javac = shutil.which("javac", path=path) if path else None
@@ -139,7 +139,7 @@ def find_javac() -> Path | None:
 
 
 def install(package: str) -> None:
-    """Try to install a Debian package, one test process at a time; the caller looks whether it helped."""
+    """Try to install a Debian package, one test process at a time. The caller checks whether it worked."""
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "install.lock").open("w") as lock:
@@ -148,7 +148,7 @@ def install(package: str) -> None:
 
 
 def run(command: Sequence[str]) -> str | None:
-    """Run a command to its end; what went wrong, or None."""
+    """Run a command. Return None, or the error if it fails."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, check=False

@@ -1,7 +1,7 @@
-"""What processes cost, from /proc: CPU seconds with those of their children, memory, disk; and who else was busy.
+"""CPU, memory and disk usage of processes and their children, and the CPU of everything else, from /proc.
 
-CPU is told by the kernel to the nanosecond, and to the hundredth of a second for children that have ended. Memory is
-RSS (all pages that a process has at hand) and PSS (pages that several processes share are divided among them).
+The kernel reports CPU to the nanosecond, and that of children that have ended to the hundredth of a second. Memory is
+RSS (all resident pages) and PSS (pages that several processes share are divided among them).
 """
 
 import mmap
@@ -19,32 +19,32 @@ from typing import NamedTuple
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGESIZE")
-_PARENT, _UTIME, _CSTIME = 1, 11, 14  # in /proc/PID/stat, counted behind the command's closing parenthesis
-_CPUCLOCK_SCHED = 2  # of the clocks that a process has, the one of all CPU that its threads have used
+_PARENT, _UTIME, _CSTIME = 1, 11, 14  # in /proc/PID/stat, after the closing parenthesis of the command
+_CPUCLOCK_SCHED = 2  # the clock of a process that counts the CPU of all its threads
 MEGABYTE = 1_000_000
 
 
 def process_tree(pids: Iterable[int]) -> list[int]:
-    """The processes and all that they have started and that still run.
+    """Return the processes and all their running descendants.
 
-    Each process is asked for its parent. A parent's threads could be asked for their children with less effort, but
-    the kernel leaves some out when a thread ends meanwhile.
+    This reads the parent of every process. Reading the children of each thread would be cheaper, but the kernel omits
+    some of them if a thread ends at the same time.
     """
     children: dict[int, list[int]] = {}
     for process in Path("/proc").glob("[0-9]*"):
         if fields := _stat(int(process.name)):
             children.setdefault(int(fields[_PARENT]), []).append(int(process.name))
-    found: list[int] = []
-    waiting = list(pids)
-    while waiting:
-        pid = waiting.pop()
-        found.append(pid)
-        waiting += children.get(pid, ())
-    return found
+    tree: list[int] = []
+    remaining = list(pids)
+    while remaining:
+        pid = remaining.pop()
+        tree.append(pid)
+        remaining += children.get(pid, ())
+    return tree
 
 
 class CpuUsage(NamedTuple):
-    """What a process has used so far, in seconds, and the children that it has waited for."""
+    """CPU seconds of a process so far, and of the children that it has waited for."""
 
     parent: int
     own: float
@@ -52,48 +52,48 @@ class CpuUsage(NamedTuple):
 
 
 def cpu_usage(pids: Iterable[int]) -> dict[int, CpuUsage]:
-    """What each of the processes has used, and all that they have started."""
-    found = {}
+    """Return the CPU usage of each process and of their descendants."""
+    usage = {}
     for pid in process_tree(pids):
         if fields := _stat(pid):
             user, system, *waited_for = (int(field) / _TICKS for field in fields[_UTIME : _CSTIME + 1])
             try:
                 own = time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
-            except OSError:  # it has just ended
+            except OSError:  # the process has just ended
                 own = user + system
-            found[pid] = CpuUsage(int(fields[_PARENT]), own, sum(waited_for))
-    return found
+            usage[pid] = CpuUsage(int(fields[_PARENT]), own, sum(waited_for))
+    return usage
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
-    """CPU that the processes have used so far, with their children, dead or alive."""
-    return sum(each.own + each.children for each in cpu_usage(pids).values())
+    """Return the CPU seconds of the processes so far, including running and ended children."""
+    return sum(usage.own + usage.children for usage in cpu_usage(pids).values())
 
 
 def spent_seconds(before: Mapping[int, CpuUsage], after: Mapping[int, CpuUsage]) -> float:
-    """CPU that was used in between.
+    """Return the CPU seconds that were used between two measurements.
 
-    What a child has used goes to its parent when that waits for it, and to nobody where it does not: Spark's daemon of
-    workers in Python does not, and ends those that had nothing to do for a minute.
+    The kernel adds the usage of a child that ends to its parent if the parent waits for it. Otherwise it is lost:
+    Spark's daemon for Python workers does not wait, and ends workers that were idle for a minute.
     """
-    seconds = sum(each.own + each.children for each in after.values())
-    seconds -= sum(each.own + each.children for each in before.values())
-    gone: dict[int, float] = {}
+    seconds = sum(usage.own + usage.children for usage in after.values())
+    seconds -= sum(usage.own + usage.children for usage in before.values())
+    ended: dict[int, float] = {}
     for pid in before.keys() - after.keys():
-        gone[before[pid].parent] = gone.get(before[pid].parent, 0.0) + before[pid].own + before[pid].children
-    for parent, theirs in gone.items():
-        inherited = after[parent].children - before[parent].children if parent in after and parent in before else 0.0
-        seconds += max(0.0, theirs - inherited)
+        ended[before[pid].parent] = ended.get(before[pid].parent, 0.0) + before[pid].own + before[pid].children
+    for parent, children_s in ended.items():
+        inherited_s = after[parent].children - before[parent].children if parent in after and parent in before else 0.0
+        seconds += max(0.0, children_s - inherited_s)
     return seconds
 
 
 def resident_bytes(pids: Iterable[int]) -> int:
-    """RSS of the processes and their children."""
+    """Return the RSS of the processes and their descendants."""
     return sum(int((_read(Path(f"/proc/{pid}/statm")).split() or "00")[1]) * _PAGE for pid in process_tree(pids))
 
 
 def proportional_bytes(pids: Iterable[int]) -> int:
-    """PSS of the processes and their children."""
+    """Return the PSS of the processes and their descendants."""
     total = 0
     for pid in process_tree(pids):
         for line in _read(Path(f"/proc/{pid}/smaps_rollup")).splitlines():
@@ -103,20 +103,20 @@ def proportional_bytes(pids: Iterable[int]) -> int:
 
 
 def disk_bytes(folder: Path) -> int:
-    """What the files of a folder occupy on disk; holes in them do not count, nor do deleted topics that wait to go."""
+    """Return the disk usage of a folder, without holes in files and without topics that are marked for deletion."""
     total = 0
     for path, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.endswith("-delete")]
         for name in names:
             try:
                 total += os.lstat(f"{path}/{name}").st_blocks * 512
-            except FileNotFoundError:  # the server has removed it meanwhile
+            except FileNotFoundError:  # the server has just deleted it
                 continue
     return total
 
 
 def busy_seconds() -> float:
-    """CPU that the whole machine has used so far."""
+    """Return the CPU seconds of the whole machine so far."""
     user, nice, system, _idle, _wait, irq, soft, steal, *_ = (
         Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
     )
@@ -124,7 +124,7 @@ def busy_seconds() -> float:
 
 
 def own_seconds() -> float:
-    """CPU of this process and of the clients that it has waited for."""
+    """Return the CPU seconds of this process and of the clients that it has waited for."""
     return sum(
         usage.ru_utime + usage.ru_stime
         for usage in (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
@@ -133,7 +133,7 @@ def own_seconds() -> float:
 
 @contextmanager
 def measured(pids: list[int], figures: dict[str, float], *, every_s: float = 0.2) -> Iterator[None]:
-    """Fill in what the servers and the clients have cost, once the work inside is done."""
+    """Fill in the usage of servers and clients while the body runs."""
     peak = [resident_bytes(pids)]
     done = threading.Event()
 
@@ -162,10 +162,10 @@ def measured(pids: list[int], figures: dict[str, float], *, every_s: float = 0.2
 
 
 def touch_memory(size: int) -> None:
-    """Use memory once, as far as there is any to spare.
+    """Write to as much free memory as this, at most half of it.
 
-    A virtual machine's memory is not there before its first use. Then whoever fills fresh pages pays for that: writing
-    a file can take four times the CPU, for the system that happens to be the first.
+    A virtual machine gets memory from its host at the first use. The system that runs first would pay for that: writing
+    a file to fresh pages can take four times the CPU.
     """
     free = os.sysconf("SC_AVPHYS_PAGES") * _PAGE
     with mmap.mmap(-1, max(_PAGE, min(size, free // 2))) as memory:
@@ -174,7 +174,7 @@ def touch_memory(size: int) -> None:
 
 
 def machine() -> dict[str, str]:
-    """What the figures were measured on."""
+    """Describe the machine."""
     model = next(
         (line.partition(":")[2].strip() for line in _read(Path("/proc/cpuinfo")).splitlines() if "model name" in line),
         platform.machine(),
@@ -190,18 +190,18 @@ def machine() -> dict[str, str]:
 
 
 def _is_optimized() -> bool:
-    """Whether this Python runs as fast as it can."""
+    """Whether this Python was built with profile-guided optimization."""
     script = Path(__file__).parents[2] / "scripts" / "is_optimized.py"
     return subprocess.run([sys.executable, str(script)], check=False).returncode == 0
 
 
 def _stat(pid: int) -> list[str]:
-    """What the kernel tells of a process, behind its command; nothing, when it has just ended."""
+    """Return the fields of /proc/PID/stat after the command, or none if the process has just ended."""
     return _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
 
 
 def _read(path: Path) -> str:
-    """The text of a file of /proc; nothing, when its process has just ended."""
+    """Return the text of a file in /proc, or an empty string if its process has just ended."""
     try:
         return path.read_text()
     except (FileNotFoundError, ProcessLookupError):

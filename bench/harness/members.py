@@ -1,6 +1,6 @@
-"""Members of groups without a client library: a connection and a thread each, so that hundreds cost the machine little.
+"""Group members without a client library, so that hundreds of them cost little: one connection and thread per member.
 
-Each does what a consumer does, with the heartbeats of one that is in a hurry, until the whole group has come to rest.
+A member behaves like a consumer with a short heartbeat interval until the whole group is stable.
 """
 
 import socket
@@ -24,40 +24,39 @@ PATIENCE_S = 120.0
 _SESSION_MS = 60_000
 _REBALANCE_IN_PROGRESS, _MEMBER_ID_REQUIRED = 27, 79
 _NOT_READY = (14, 15, 16)
-"""It loads, is not available, is not this one."""
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR."""
 _LEAVE = -1
 
 
 class Group:
-    """Members of one group, all of which begin at the same moment. `rested` says whether the group is as it should."""
+    """The members of one group, which all join at the same moment."""
 
     def __init__(self, port: int, name: str, members: int) -> None:
         self.port = port
         self.name = name
         self.members = members
-        self.held: dict[int, Any] = {}
-        """What each member has: a generation, or partitions."""
+        self.assignments: dict[int, Any] = {}
+        """The generation or the partitions of each member."""
         self._is_stable = Event()
         self._problems: list[Exception] = []
 
     def find_coordinator(self) -> None:
-        """Return when there is one that is ready: the first group of a cluster waits for its topic to be made."""
-        beat = HeartbeatRequest(group_id=self.name, member_id="nobody")
+        """Wait until the coordinator is ready: the first group of a cluster waits for the offsets topic."""
+        heartbeat = HeartbeatRequest(group_id=self.name, member_id="nobody")
         with self.connect() as connection:
 
             def find() -> int:
-                found = send_request(connection, FindCoordinatorRequest(coordinator_keys=[self.name]), 4).coordinators[
-                    0
-                ]
-                return int(found.error_code) or int(send_request(connection, beat, 3).error_code)
+                request = FindCoordinatorRequest(coordinator_keys=[self.name])
+                coordinator = send_request(connection, request, 4).coordinators[0]
+                return int(coordinator.error_code) or int(send_request(connection, heartbeat, 3).error_code)
 
-            until_ready(find)
+            retry_until_ready(find)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), PATIENCE_S)
 
     def join_all(self, member: "Member") -> float:
-        """Let all members join; the milliseconds until the group has come to rest."""
+        """Let all members join. Return the milliseconds until the group is stable."""
         ready = Barrier(self.members + 1)
 
         def run(number: int) -> None:
@@ -74,41 +73,41 @@ class Group:
             thread.start()
         ready.wait()
         began = time.perf_counter()
-        rested = self._is_stable.wait(PATIENCE_S)
+        is_stable = self._is_stable.wait(PATIENCE_S)
         took = (time.perf_counter() - began) * 1000
         for thread in threads:
             thread.join(PATIENCE_S)
-        if self._problems or not rested:
-            raise ToolFailed(f"{self.name} does not come to rest: {self._problems[:1]}")
+        if self._problems or not is_stable:
+            raise ToolFailed(f"group {self.name} is not stable after {PATIENCE_S:g} s: {self._problems[:1]}")
         return took
 
-    def hold(self, number: int, what: Any, is_rest: Callable[[list[Any]], bool]) -> None:
-        """Note what a member has; the last one that this takes lets the group be at rest."""
-        self.held[number] = what
-        if len(self.held) == self.members and is_rest(list(self.held.values())):
+    def assign(self, number: int, assignment: Any, are_stable: Callable[[list[Any]], bool]) -> None:
+        """Record the assignment of a member. The group is stable when all members have one and they fit together."""
+        self.assignments[number] = assignment
+        if len(self.assignments) == self.members and are_stable(list(self.assignments.values())):
             self._is_stable.set()
 
     def wait_for_heartbeat(self) -> bool:
-        """Wait for the next heartbeat; False when the group is at rest."""
+        """Wait for the heartbeat interval. Return False if the group is stable."""
         return not self._is_stable.wait(HEARTBEAT_S)
 
 
 Member = Callable[[Group, int, socket.socket], None]
-"""What one of them does, told its number and given its connection."""
+"""The behaviour of a member, with its number and its connection."""
 
 
-def until_ready(ask_for_error: Callable[[], int]) -> int:
-    """Ask until the error is not that of a coordinator which is still to come; that error."""
+def retry_until_ready(send: Callable[[], int]) -> int:
+    """Call `send` until its error code does not mean that the coordinator is not ready. Return that code."""
     deadline = time.monotonic() + PATIENCE_S
-    while (code := ask_for_error()) in _NOT_READY:
+    while (code := send()) in _NOT_READY:
         if time.monotonic() > deadline:
-            raise ToolFailed(f"there is no coordinator: error {code}")
+            raise ToolFailed(f"the coordinator is not ready after {PATIENCE_S:g} s: error {code}")
         time.sleep(0.05)
     return code
 
 
 def classic_member(group: Group, number: int, connection: socket.socket) -> None:
-    """Join, and join again whenever the group rebalances. The leader's assignment is its number: nobody reads it."""
+    """Join, and rejoin when the group rebalances. The assignment has no meaning, because no member reads it."""
     member_id = ""
     while True:
         join = JoinGroupRequest(
@@ -125,15 +124,19 @@ def classic_member(group: Group, number: int, connection: socket.socket) -> None
             continue
         _check(joined.error_code, "JoinGroup")
         generation = joined.generation_id
-        given = [SyncGroupRequestAssignment(member_id=each.member_id, assignment=b"mine") for each in joined.members]
-        sync = SyncGroupRequest(group_id=group.name, generation_id=generation, member_id=member_id, assignments=given)
+        assignments = [
+            SyncGroupRequestAssignment(member_id=member.member_id, assignment=b"mine") for member in joined.members
+        ]
+        sync = SyncGroupRequest(
+            group_id=group.name, generation_id=generation, member_id=member_id, assignments=assignments
+        )
         synced = send_request(connection, sync, 3)
         if synced.error_code == _REBALANCE_IN_PROGRESS:
             continue
         _check(synced.error_code, "SyncGroup")
-        group.hold(number, generation, lambda held: len(set(held)) == 1)
-        beat = HeartbeatRequest(group_id=group.name, generation_id=generation, member_id=member_id)
-        while (code := send_request(connection, beat, 3).error_code) == 0:
+        group.assign(number, generation, lambda generations: len(set(generations)) == 1)
+        heartbeat = HeartbeatRequest(group_id=group.name, generation_id=generation, member_id=member_id)
+        while (code := send_request(connection, heartbeat, 3).error_code) == 0:
             if not group.wait_for_heartbeat():
                 _check(
                     send_request(connection, LeaveGroupRequest(group_id=group.name, member_id=member_id), 2).error_code,
@@ -145,13 +148,13 @@ def classic_member(group: Group, number: int, connection: socket.socket) -> None
 
 
 def consumer_member(topic: str) -> Member:
-    """A member of a group of the new protocol, which takes and gives up partitions at once."""
+    """Return a member of the consumer protocol (KIP-848), which accepts and revokes partitions at once."""
 
     def run(group: Group, number: int, connection: socket.socket) -> None:
         member_id, epoch = str(uuid4()), 0
         owned: list[TopicPartitions] | None = []
         while True:
-            beat = ConsumerGroupHeartbeatRequest(
+            heartbeat = ConsumerGroupHeartbeatRequest(
                 group_id=group.name,
                 member_id=member_id,
                 member_epoch=epoch,
@@ -159,16 +162,16 @@ def consumer_member(topic: str) -> Member:
                 subscribed_topic_names=[topic] if epoch == 0 else None,
                 topic_partitions=owned,
             )
-            answer = send_request(connection, beat, 1)
+            answer = send_request(connection, heartbeat, 1)
             _check(answer.error_code, "ConsumerGroupHeartbeat")
             epoch = answer.member_epoch
             if answer.assignment is None:
                 owned = None
             else:
                 owned = answer.assignment.topic_partitions
-                mine = frozenset(index for each in owned for index in each.partitions)
-                group.hold(number, mine, _is_shared)
-                continue  # tells at once what it owns now
+                partitions = frozenset(index for topic in owned for index in topic.partitions)
+                group.assign(number, partitions, _is_one_each)
+                continue  # report the owned partitions at once
             if not group.wait_for_heartbeat():
                 leave = ConsumerGroupHeartbeatRequest(group_id=group.name, member_id=member_id, member_epoch=_LEAVE)
                 _check(send_request(connection, leave, 1).error_code, "ConsumerGroupHeartbeat")
@@ -177,9 +180,10 @@ def consumer_member(topic: str) -> Member:
     return run
 
 
-def _is_shared(held: list[frozenset[int]]) -> bool:
-    """Whether everybody has one partition, and no two the same."""
-    return all(len(each) == 1 for each in held) and len(frozenset().union(*held)) == len(held)
+def _is_one_each(assignments: list[frozenset[int]]) -> bool:
+    """Whether each member has one partition that no other member has."""
+    all_partitions = frozenset().union(*assignments)
+    return all(len(partitions) == 1 for partitions in assignments) and len(all_partitions) == len(assignments)
 
 
 def _check(code: int, what: str) -> None:

@@ -1,4 +1,4 @@
-"""Random values of declared messages, by walking their shape in one version: edges of all types first."""
+"""Random values of declared messages, with a preference for the limits of each type."""
 
 from random import Random
 from typing import Any
@@ -12,7 +12,7 @@ SIZES = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 
 class Values:
-    """Makes values from one source of randomness; subclasses narrow what a field may hold."""
+    """Creates values from one source of randomness. Subclasses restrict the values of a field."""
 
     def __init__(self, random: Random, *, unknown_tags: bool = True) -> None:
         self.random = random
@@ -22,13 +22,15 @@ class Values:
         return self.struct(resolve(schema_of(cls), version), depth=0)
 
     def struct(self, shape: Struct, depth: int) -> Any:
-        made = shape.cls()
+        message = shape.cls()
         for member in (*shape.plain, *shape.tagged):
-            setattr(made, member.name, self.member(member, depth))
+            setattr(message, member.name, self.member(member, depth))
         if shape.flexible and self.unknown_tags and self.random.random() < 0.05:
             tags = self.random.sample(range(20, 400), self.random.randint(1, 3))
-            made.unknown_tags = {tag: self.random.randbytes(self.random.choice((0, 1, 5, 130))) for tag in sorted(tags)}
-        return made
+            message.unknown_tags = {
+                tag: self.random.randbytes(self.random.choice((0, 1, 5, 130))) for tag in sorted(tags)
+            }
+        return message
 
     def member(self, member: Member, depth: int) -> Any:
         if member.field.tag is not None and self.random.random() < 0.4:
@@ -36,7 +38,7 @@ class Values:
         if member.nullable and self.random.random() < 0.2:
             return None
         value = self.value(member.shape, member.name, depth)
-        # A tagged struct of defaults is the same on the wire as none at all, and is read as none.
+        # On the wire, a tagged struct of defaults is the same as a missing one, and is decoded as None.
         return None if member.optional and value == type(value)() else value
 
     def value(self, shape: Shape, name: str, depth: int) -> Any:
@@ -48,8 +50,8 @@ class Values:
             case Blob():
                 return self.random.randbytes(self.random.choice((0, 1, 3, 126, 127, 128, 300)))
             case Array():
-                few = (0, 1, 1, 2) if depth else (0, 1, 2, 3, 130 if isinstance(shape.element, Fixed | Text) else 4)
-                return [self.value(shape.element, name, depth + 1) for _ in range(self.random.choice(few))]
+                lengths = (0, 1, 1, 2) if depth else (0, 1, 2, 3, 130 if isinstance(shape.element, Fixed | Text) else 4)
+                return [self.value(shape.element, name, depth + 1) for _ in range(self.random.choice(lengths))]
             case Struct():
                 return self.struct(shape, depth + 1)
 

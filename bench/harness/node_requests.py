@@ -1,4 +1,4 @@
-"""Plain sockets that ask a node a question, with no client library in between: which brokers there are, which APIs."""
+"""Requests to a node over plain sockets, without a client library."""
 
 import socket
 import struct
@@ -18,34 +18,34 @@ _length = struct.Struct(">i")
 
 
 class NoResponse(Exception):
-    """The node closed the connection instead of answering."""
+    """The node closed the connection instead of responding."""
 
 
 def count_known_brokers(host: str, port: int) -> int:
-    """How many brokers a node's Metadata answer names."""
+    """Return the number of brokers in the Metadata response of a node."""
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
         return request_broker_count(connection)
 
 
 def request_broker_count(connection: socket.socket) -> int:
-    """The same on an open connection."""
+    """Return the number of brokers in the Metadata response, over an open connection."""
     return len(send_request(connection, MetadataRequest(topics=[]), METADATA_VERSION).brokers)
 
 
 def fetch_served_apis(host: str, port: int) -> frozenset[int]:
-    """The keys of the APIs that a node serves."""
+    """Return the keys of the APIs that a node serves."""
     with socket.create_connection((host, port), TIMEOUT_S) as connection:
         return fetch_api_keys(connection)
 
 
 def fetch_api_keys(connection: socket.socket) -> frozenset[int]:
-    """The same on an open connection."""
+    """Return the keys of the served APIs, over an open connection."""
     answer = send_request(connection, ApiVersionsRequest(), API_VERSIONS_VERSION)
-    return frozenset(each.api_key for each in answer.api_keys)
+    return frozenset(api.api_key for api in answer.api_keys)
 
 
 def send_request(connection: socket.socket, request: Any, version: int, *, client_id: str = "bench") -> Any:
-    """The answer to a request; raises NoResponse if the node closes the connection instead."""
+    """Send a request and return the response. Raise NoResponse if the node closes the connection instead."""
     api = BY_KEY[schema_of(type(request)).key]
     connection.sendall(encode_frame(request, version, client_id=client_id))
     (size,) = _length.unpack(_receive(connection, 4))
@@ -54,7 +54,7 @@ def send_request(connection: socket.socket, request: Any, version: int, *, clien
 
 
 def encode_frame(request: Any, version: int, *, client_id: str = "bench") -> bytes:
-    """A request as it is sent."""
+    """Encode a request with its header and length."""
     api = BY_KEY[schema_of(type(request)).key]
     header = RequestHeader(request_api_key=api.key, request_api_version=version, correlation_id=1, client_id=client_id)
     frame = encode(header, 2 if is_flexible(api.request, version) else 1) + encode(request, version)

@@ -1,7 +1,7 @@
-"""Ports for the nodes of tests: free, and not given to another node a moment ago.
+"""Free ports for nodes that are about to start.
 
-They lie below those that the kernel hands out, so that no outgoing connection gets one before its node listens. Tests
-that run beside each other in several processes have ranges of their own.
+They lie below the kernel's ephemeral ports, so that no outgoing connection takes one before its node listens. Parallel
+test processes use separate ranges.
 """
 
 import os
@@ -10,18 +10,18 @@ from collections import deque
 from random import SystemRandom
 
 SPAN = 4_000
-_given: deque[int] = deque(maxlen=SPAN // 8)
-"""Those given last, whose nodes may not listen yet."""
+_recent: deque[int] = deque(maxlen=SPAN // 8)
+"""The ports returned last, whose nodes may not listen yet."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports in a row that nobody listens on, or is about to."""
+    """Return consecutive ports that are free and were not returned recently."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
     while True:
-        first = 15_000 + worker * SPAN + SystemRandom().randrange(SPAN - count)  # tests may seed the common chance
+        first = 15_000 + worker * SPAN + SystemRandom().randrange(SPAN - count)  # tests may seed `random`
         ports = list(range(first, first + count))
-        if not any(port in _given for port in ports) and all(_is_free(port) for port in ports):
-            _given.extend(ports)
+        if not any(port in _recent for port in ports) and all(_is_free(port) for port in ports):
+            _recent.extend(ports)
             return ports
 
 

@@ -1,4 +1,4 @@
-"""Kafka's table of messages, and which declared class each of its names is."""
+"""Kafka's table of messages, and the class that declares each of them."""
 
 import json
 from functools import cache
@@ -31,7 +31,7 @@ RENAMED = {
     "DefaultPrincipal": "DefaultPrincipalData",
 }
 LATER_VERSIONS = {"ApiVersionsRequestData": 5, "ApiVersionsResponseData": 5}
-"""Declared ahead of the table: of Kafka 4.4."""
+"""Versions of Kafka 4.4, which the table does not contain yet."""
 
 
 @cache
@@ -42,23 +42,23 @@ def table() -> dict[str, Any]:
 
 @cache
 def declared() -> dict[str, type]:
-    """Every message by Kafka's name of it."""
-    found = {}
+    """Return the class of each message by Kafka's name."""
+    classes: dict[str, type] = {}
     for api in APIS:
-        found[f"{api.name}RequestData"] = api.request
-        found[f"{api.name}ResponseData"] = api.response
+        classes[f"{api.name}RequestData"] = api.request
+        classes[f"{api.name}ResponseData"] = api.response
     for name in STORED_MODULES:
         module = import_module(f"ottla.protocol.messages.{name}")
         for cls in vars(module).values():
             if isinstance(cls, type) and cls.__module__ == module.__name__:
                 schema = schema_of(cls)
-                if schema.versions.last >= schema.versions.first:  # a struct has no versions of its own
-                    found[RENAMED.get(schema.name, schema.name)] = cls
-    return found
+                if schema.versions.last >= schema.versions.first:  # a struct has no versions
+                    classes[RENAMED.get(schema.name, schema.name)] = cls
+    return classes
 
 
 def cases() -> list[tuple[str, int]]:
-    """Every message of the table in every version, by Kafka's name."""
+    """Return the name of each message of the table with each of its versions."""
     names = []
     for message in table()["messages"]:
         first, _, last = message["versions"].partition("-")

@@ -1,6 +1,6 @@
-"""A source for Spark that has its records ready: what is left is what Spark takes with any source in Python.
+"""A Spark source that has its records ready, to measure the overhead of Spark with any source in Python.
 
-It gives one batch of Arrow columns over and over, those that a topic's records have, without a network in between.
+It returns the same batch of Arrow columns again and again, with the columns of a topic's records and without a network.
 """
 
 import datetime
@@ -12,12 +12,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 BATCH_BYTES = 2 << 20
-"""As many as a batch of Ottla's source has at most, or 10,000 rows."""
+"""The maximum size of a batch of Ottla's source, which has at most `BATCH_ROWS` rows."""
 BATCH_ROWS = 10_000
 COLUMNS = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 
 
-class Ready(DataSource):
+class ReadySource(DataSource):
     """`spark.read.format("ready")` with the options `records`, `bytes` (of a value) and `partitions`."""
 
     @classmethod
@@ -33,7 +33,7 @@ class Ready(DataSource):
 
 class ReadyReader(DataSourceReader):
     def __init__(self, records: int, value_bytes: int, partitions: int) -> None:
-        self._each = records // partitions
+        self._partition_records = records // partitions
         self._value_bytes = value_bytes
         self._partitions = partitions
 
@@ -42,7 +42,7 @@ class ReadyReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         batch = self._batch(min(BATCH_ROWS, BATCH_BYTES // self._value_bytes), partition.value)
-        left = self._each
+        left = self._partition_records
         while left > 0:
             yield batch.slice(0, left)
             left -= batch.num_rows

@@ -1,8 +1,8 @@
-"""Consumers without a client library, in sessions: a fetch names the partitions whose offset changed, and no others.
+"""Consumers without a client library that use fetch sessions: a fetch names only the partitions whose offset changed.
 
-librdkafka fetches without sessions, and Java's consumer goes through all its partitions for each fetch: with thousands
-of partitions both take longer than the server. These take the same time for any number, so that what grows is the
-server's.
+librdkafka fetches without sessions, and Java's consumer iterates over all its partitions for each fetch. With thousands
+of partitions, both take longer than the server. These consumers take the same time for any number of partitions, so
+that a growing latency is the server's.
 """
 
 import socket
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 from uuid import uuid4
 
-from bench.harness.members import Group, until_ready
+from bench.harness.members import Group, retry_until_ready
 from bench.harness.node_requests import send_request
 from bench.harness.tools import ToolFailed
 from ottla.protocol.errors import NotLeader, UnknownTopicOrPartition
@@ -31,24 +31,24 @@ _HEARTBEAT_S = 3.0
 _ACCEPT = 1
 _LEAVE = -1
 _NOT_READY = frozenset({UnknownTopicOrPartition.code, NotLeader.code})
-"""Errors of a partition whose leader has not taken it over yet; its next fetch asks again."""
-_AT_ONCE = 500
+"""Errors of a partition whose leader is not ready yet; the next fetch includes it again."""
+_MAX_RECORDS = 500
 
 
 class Reader(Protocol):
-    """A consumer of either kind."""
+    """A consumer or a share consumer."""
 
     def fetch(self) -> list[bytes]:
-        """The values of the records that the next fetch brings; none if there are none for a while."""
+        """Fetch once and return the values of the records; empty if none arrive within the wait time."""
         ...
 
     def close(self) -> None:
-        """Leave the group, if there is one, and close the connection."""
+        """Leave the group, if any, and close the connection."""
         ...
 
 
 class SessionConsumer:
-    """A consumer assigned to all partitions of some topics, which reads them from the beginning."""
+    """A consumer that is assigned all partitions of some topics and reads them from the beginning."""
 
     def __init__(self, port: int, topics: Mapping[str, int]) -> None:
         self._connection = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
@@ -57,24 +57,24 @@ class SessionConsumer:
         self._moved = set(self._offsets)
 
     def fetch(self) -> list[bytes]:
-        asked: dict[str, FetchTopic] = {}
+        topics: dict[str, FetchTopic] = {}
         for topic, number in self._moved:
             part = FetchPartition(
                 partition=number, fetch_offset=self._offsets[topic, number], partition_max_bytes=ANSWER_BYTES
             )
-            asked.setdefault(topic, FetchTopic(topic=topic)).partitions.append(part)
+            topics.setdefault(topic, FetchTopic(topic=topic)).partitions.append(part)
         self._moved.clear()
         request = FetchRequest(
             max_wait_ms=WAIT_MS,
             min_bytes=1,
             session_id=self._session_id,
             session_epoch=self._epoch,
-            topics=list(asked.values()),
+            topics=list(topics.values()),
         )
         answer = send_request(self._connection, request, _FETCH_VERSION)
         _check(answer.error_code, "Fetch")
         if answer.session_id == 0:
-            raise ToolFailed("the node gave no fetch session")
+            raise ToolFailed("the node created no fetch session")
         self._session_id, self._epoch = answer.session_id, self._epoch + 1
         values = []
         for topic in answer.responses:
@@ -94,7 +94,7 @@ class SessionConsumer:
 
 
 class ShareConsumer:
-    """The only member of a share group of some topics; it accepts all records with its next fetch."""
+    """The only member of a share group. It accepts all records with its next fetch."""
 
     def __init__(self, port: int, group: str, topics: Mapping[str, int]) -> None:
         self._connection = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
@@ -103,21 +103,21 @@ class ShareConsumer:
         self._topics = list(topics)
         self._assigned: set[tuple[bytes, int]] = set()
         self._new: set[tuple[bytes, int]] = set()
-        """Partitions that the session does not have yet."""
+        """Partitions that the share session does not contain yet."""
         self._accepted: dict[tuple[bytes, int], list[AcknowledgementBatch]] = {}
         Group(port, group, 0).find_coordinator()
-        _check(until_ready(self._heartbeat), "ShareGroupHeartbeat")
+        _check(retry_until_ready(self._heartbeat), "ShareGroupHeartbeat")
         self._wait_for(sum(topics.values()))
 
     def fetch(self) -> list[bytes]:
         if time.monotonic() >= self._next_heartbeat:
             _check(self._heartbeat(), "ShareGroupHeartbeat")
-        asked: dict[bytes, ShareTopic] = {}
+        topics: dict[bytes, ShareTopic] = {}
         for topic_id, number in self._new | self._accepted.keys():
             part = SharePartition(
                 partition_index=number, acknowledgement_batches=self._accepted.get((topic_id, number), [])
             )
-            asked.setdefault(topic_id, ShareTopic(topic_id=topic_id)).partitions.append(part)
+            topics.setdefault(topic_id, ShareTopic(topic_id=topic_id)).partitions.append(part)
         self._new.clear()
         self._accepted.clear()
         request = ShareFetchRequest(
@@ -126,9 +126,9 @@ class ShareConsumer:
             share_session_epoch=self._session_epoch,
             max_wait_ms=WAIT_MS,
             min_bytes=1,
-            max_records=_AT_ONCE,
-            batch_size=_AT_ONCE,
-            topics=list(asked.values()),
+            max_records=_MAX_RECORDS,
+            batch_size=_MAX_RECORDS,
+            topics=list(topics.values()),
         )
         answer = send_request(self._connection, request, _SHARE_FETCH_VERSION)
         _check(answer.error_code, "ShareFetch")
@@ -146,30 +146,30 @@ class ShareConsumer:
             return
         self._accepted[topic.topic_id, part.partition_index] = [
             AcknowledgementBatch(
-                first_offset=each.first_offset, last_offset=each.last_offset, acknowledge_types=[_ACCEPT]
+                first_offset=batch.first_offset, last_offset=batch.last_offset, acknowledge_types=[_ACCEPT]
             )
-            for each in part.acquired_records
+            for batch in part.acquired_records
         ]
         for offset, value in _values(part.records):
-            if any(each.first_offset <= offset <= each.last_offset for each in part.acquired_records):
+            if any(batch.first_offset <= offset <= batch.last_offset for batch in part.acquired_records):
                 yield value
 
     def _heartbeat(self) -> int:
-        beat = ShareGroupHeartbeatRequest(
+        heartbeat = ShareGroupHeartbeatRequest(
             group_id=self._group,
             member_id=self._member,
             member_epoch=self._member_epoch,
             subscribed_topic_names=self._topics if self._member_epoch == 0 else None,
         )
-        answer = send_request(self._connection, beat, _HEARTBEAT_VERSION)
+        answer = send_request(self._connection, heartbeat, _HEARTBEAT_VERSION)
         self._next_heartbeat = time.monotonic() + _HEARTBEAT_S
         if answer.error_code:
             return int(answer.error_code)
         self._member_epoch = answer.member_epoch
         if answer.assignment is not None:
-            given = {(each.topic_id, n) for each in answer.assignment.topic_partitions for n in each.partitions}
-            self._new |= given - self._assigned
-            self._assigned = given
+            assigned = {(topic.topic_id, n) for topic in answer.assignment.topic_partitions for n in topic.partitions}
+            self._new |= assigned - self._assigned
+            self._assigned = assigned
         return 0
 
     def _wait_for(self, partitions: int) -> None:

@@ -1,4 +1,4 @@
-"""A Spark session on this machine, with Spark's own Kafka connector in it."""
+"""A local Spark session with Spark's own Kafka connector."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from ottla.spark.connector.spark_home import make_spark_home
 
 
 def start_session(home: Path, *, master: str, java_options: str = "") -> SparkSession:
-    """A session that leaves nothing outside of `home`. Who starts it stops it."""
+    """Start a session that writes only below `home`. The caller stops it."""
     os.environ["JAVA_HOME"] = str(java().parents[1])
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_HOME"] = str(make_spark_home(home / "home"))

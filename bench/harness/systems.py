@@ -1,12 +1,12 @@
-"""The two systems as their operators start them, on the same `server.properties`, and clusters of any number of nodes.
+"""Ottla and Apache Kafka as operators start them, with the same `server.properties`, in clusters of any size.
 
-Apache Kafka runs as `kafka-server-start.sh` would run it: the same heap, collector, GC log and JMX agent, in KRaft's
-combined mode. Its logging goes nowhere (the jars come without a back end), which is in its favour;
-`KAFKA_OPTS=-Dottla.log.level=warn` makes it speak. Ottla runs as `ottla serve FILE`.
+Apache Kafka runs as `kafka-server-start.sh` runs it: the same heap, collector, GC log and JMX agent, in KRaft's
+combined mode. It logs nothing (the jars have no logging back end), which favours Kafka;
+`KAFKA_OPTS=-Dottla.log.level=warn` turns its log on. Ottla runs as `ottla serve FILE`.
 
-Each server is a session of its own, as a service is: Linux then shares the cores between servers and clients, and not
-among all threads of both. In one session a server gets the more of them the more threads it has, and a client's twenty
-threads leave one that has a single thread the least: what is measured then is how many threads there are.
+Each server runs in its own session, as a service does, so that Linux shares the cores between servers and clients. In a
+common session, Linux shares them among all threads: a server with one thread gets the least beside a client with
+twenty, and the benchmark would measure the number of threads.
 """
 
 import base64
@@ -41,10 +41,10 @@ META = "meta.properties"
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 60
 POLL_S = 0.005
-MOST_AT_ONCE = 5_000
-"""Partitions that one request makes: a controller decides about at most 10,000 records at a time."""
+MAX_PARTITIONS_A_REQUEST = 5_000
+"""Partitions that one request creates: a controller writes at most 10,000 records for a request."""
 
-# What kafka-run-class.sh and kafka-server-start.sh of Kafka 4.3.1 set when nobody sets anything else.
+# The defaults of kafka-run-class.sh and kafka-server-start.sh of Kafka 4.3.1.
 SERVER_HEAP = ("-Xmx1G", "-Xms1G")
 PERFORMANCE = (
     "-server",
@@ -75,19 +75,19 @@ SETTINGS = {
     "log.retention.hours": "168",
     "log.segment.bytes": "1073741824",
     "log.retention.check.interval.ms": "300000",
-    # Not from there: what one round has written is to be gone before the next one.
+    # Not from there: the data of one round must be deleted before the next round.
     "log.segment.delete.delay.ms": "100",
     "log.initial.task.delay.ms": "500",
 }
 
 
 class ServerFailed(Exception):
-    """A server did not start or stop as it should; with its last words."""
+    """A server did not start or stop. The message ends with the last lines of its log."""
 
 
 @dataclass(frozen=True)
 class System:
-    """One of the two: how it is formatted and served."""
+    """One of the two systems, with its commands to format a directory and to serve."""
 
     name: str
     title: Callable[[], str]
@@ -101,7 +101,7 @@ def _kafka(*arguments: str, options: tuple[str, ...] = ()) -> list[str]:
 
 
 def java_tool(name: str, *arguments: str) -> list[str]:
-    """The command line of a tool of Kafka's, as its script would make it."""
+    """Return the command line of a tool of Kafka, as its script builds it."""
     return _kafka(f"org.apache.kafka.tools.{name}", *arguments, options=("-Xmx512M", *PERFORMANCE))
 
 
@@ -115,7 +115,7 @@ def _format_kafka(properties: Path) -> list[str]:
 
 
 def kafka_version() -> str:
-    """The release whose jars there are."""
+    """Return the release of the jars."""
     (jar,) = kafka_libs().glob("kafka-clients-*.jar")
     return jar.stem.rpartition("-")[2]
 
@@ -142,8 +142,8 @@ SYSTEMS = {
 
 
 @functools.cache
-def _formatted(name: str) -> dict[str, bytes]:
-    """The files of a directory that the system has formatted: nobody measures that, and a JVM takes seconds for it."""
+def _formatted_files(name: str) -> dict[str, bytes]:
+    """Return the files of a formatted directory, formatted once per system because a JVM takes seconds for it."""
     system = SYSTEMS[name]
     with tempfile.TemporaryDirectory(prefix="ottla-bench-format-") as folder:
         properties = Path(folder) / "server.properties"
@@ -158,7 +158,9 @@ def _formatted(name: str) -> dict[str, bytes]:
         command = system.format(properties)
         done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
         if done.returncode:
-            raise ServerFailed(f"{system.title()} was not formatted: {(done.stdout + done.stderr)[-2000:]}")
+            raise ServerFailed(
+                f"{system.title()} could not format its directory: {(done.stdout + done.stderr)[-2000:]}"
+            )
         return {file.name: file.read_bytes() for file in (Path(folder) / "logs").iterdir() if file.is_file()}
 
 
@@ -166,8 +168,8 @@ def _write(properties: Path, values: Mapping[str, str]) -> None:
     properties.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
 
 
-def _owned(meta: bytes, number: int) -> bytes:
-    """The description of a formatted directory as that of another node's."""
+def _replace_ids(meta: bytes, number: int) -> bytes:
+    """Return `meta.properties` with the id of another node and a new directory id."""
     directory = base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
     text = re.sub("(?m)^node.id=.*$", f"node.id={number}", meta.decode())
     return re.sub("(?m)^directory.id=.*$", f"directory.id={directory}", text).encode()
@@ -190,11 +192,11 @@ class Node:
 
     @property
     def pid(self) -> int:
-        assert self.process is not None, "it does not run"
+        assert self.process is not None, "the node does not run"
         return self.process.pid
 
     def configure(self, settings: Mapping[str, str], voters: str) -> None:
-        """Write its `server.properties`, and a formatted directory."""
+        """Write `server.properties` and a formatted directory."""
         listeners = f"PLAINTEXT://{self.address},CONTROLLER://127.0.0.1:{self.controller_port}"
         if tls_listener.LISTENER in settings.get("listener.security.protocol.map", ""):
             listeners += f",{tls_listener.LISTENER}://127.0.0.1:{self.secured_port}"
@@ -209,23 +211,23 @@ class Node:
         _write(self._properties, values)
         logs = self.folder / "logs"
         logs.mkdir()
-        for name, content in _formatted(self.system.name).items():
-            (logs / name).write_bytes(_owned(content, self.number) if name == META else content)
+        for name, content in _formatted_files(self.system.name).items():
+            (logs / name).write_bytes(_replace_ids(content, self.number) if name == META else content)
 
     def launch(self) -> None:
-        """Start the process and return at once."""
-        with self._words.open("ab") as words:
+        """Start the process without waiting until it serves."""
+        with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 self.system.serve(self._properties),
                 stdin=subprocess.DEVNULL,
-                stdout=words,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, "LANG": "C.UTF-8"},
                 start_new_session=True,
             )
 
     def wait_for_brokers(self, count: int) -> None:
-        """Return when a Metadata answer of this node names this many brokers."""
+        """Wait until a Metadata response of this node has this many brokers."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             assert self.process is not None
@@ -235,12 +237,12 @@ class Node:
                 if count_known_brokers("127.0.0.1", self.port) >= count:
                     return
             except (OSError, NoResponse):
-                pass  # it does not listen yet, or has just begun to
+                pass  # the node does not listen yet, or has just begun to
             time.sleep(POLL_S)
         raise ServerFailed(f"{self.system.title()} is not ready after {START_TIMEOUT_S} s: {self.log_tail()}")
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End the process, in order or with SIGKILL."""
+        """Stop the process with a signal, and wait for its end."""
         if self.process is None:
             return
         process, self.process = self.process, None
@@ -253,31 +255,31 @@ class Node:
             raise ServerFailed(f"{self.system.title()} does not stop: {self.log_tail()}") from None
 
     def log_tail(self) -> str:
-        return self._words.read_text(errors="replace")[-2000:].strip() or "(it said nothing)"
+        return self._log.read_text(errors="replace")[-2000:].strip() or "(its log is empty)"
 
     @property
     def _properties(self) -> Path:
         return self.folder / "server.properties"
 
     @property
-    def _words(self) -> Path:
-        return self.folder / "words.log"
+    def _log(self) -> Path:
+        return self.folder / "server.log"
 
 
 class Cluster:
-    """Some nodes of one system."""
+    """A cluster of one system."""
 
     def __init__(self, system: System, folder: Path, nodes: int = 1, settings: Mapping[str, str] | None = None) -> None:
         self.system = system
         self.folder = folder
         self.nodes = [Node(system, number, folder / f"node-{number}") for number in range(1, nodes + 1)]
-        self._kept: dict[str, object] = {}
-        copies = str(min(3, nodes))
+        self._shared_data: dict[str, object] = {}
+        replicas = str(min(3, nodes))
         common = {
-            "offsets.topic.replication.factor": copies,
-            "transaction.state.log.replication.factor": copies,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
             "transaction.state.log.min.isr": str(min(2, nodes)),
-            "share.coordinator.state.topic.replication.factor": copies,
+            "share.coordinator.state.topic.replication.factor": replicas,
             "share.coordinator.state.topic.min.isr": str(min(2, nodes)),
             **(settings or {}),
         }
@@ -291,7 +293,7 @@ class Cluster:
 
     @property
     def secured_bootstrap(self) -> str:
-        """For clients over TLS, of a case that has that."""
+        """The bootstrap servers of the TLS listener, for cases with `secured=True`."""
         return ",".join(f"127.0.0.1:{node.secured_port}" for node in self.nodes)
 
     @property
@@ -303,7 +305,7 @@ class Cluster:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def start(self) -> float:
-        """Start all nodes; the seconds until each has told of all."""
+        """Start all nodes. Return the seconds until the Metadata response of each node has all brokers."""
         began = time.perf_counter()
         for node in self.nodes:
             node.launch()
@@ -316,24 +318,24 @@ class Cluster:
             node.stop(how)
 
     def serves(self, keys: frozenset[int]) -> bool:
-        """Whether its nodes speak these APIs."""
+        """Whether the nodes serve these APIs."""
         return keys <= fetch_served_apis("127.0.0.1", self.nodes[0].port)
 
     def make_once(self, name: str, make: Callable[[], T]) -> T:
-        """What `make` gives, made once in the life of this cluster: data that several rounds read."""
-        if name not in self._kept:
-            self._kept[name] = make()
-        return self._kept[name]  # type: ignore[return-value]
+        """Call `make` once in the life of this cluster, and return its result: data that several rounds read."""
+        if name not in self._shared_data:
+            self._shared_data[name] = make()
+        return self._shared_data[name]  # type: ignore[return-value]
 
     def create_topics(self, names: list[str], partitions: int = 1, **configs: str) -> None:
-        """Make topics with one request, as many replicas as there are nodes (three at most); returns when all lead."""
+        """Create topics with one request, on all nodes up to three, and wait until all partitions have leaders."""
         settings = {re.sub("_", ".", name): value for name, value in configs.items()}
-        first = min(partitions, MOST_AT_ONCE)
-        wanted = [NewTopic(name, first, min(3, len(self.nodes)), config=settings) for name in names]
-        for future in self.admin.create_topics(wanted, operation_timeout=60, request_timeout=90).values():
+        first = min(partitions, MAX_PARTITIONS_A_REQUEST)
+        new_topics = [NewTopic(name, first, min(3, len(self.nodes)), config=settings) for name in names]
+        for future in self.admin.create_topics(new_topics, operation_timeout=60, request_timeout=90).values():
             future.result(120)
-        for made in range(first, partitions, MOST_AT_ONCE):
-            more = [NewPartitions(name, min(made + MOST_AT_ONCE, partitions)) for name in names]
+        for created in range(first, partitions, MAX_PARTITIONS_A_REQUEST):
+            more = [NewPartitions(name, min(created + MAX_PARTITIONS_A_REQUEST, partitions)) for name in names]
             for future in self.admin.create_partitions(more, operation_timeout=60, request_timeout=90).values():
                 future.result(120)
 
@@ -346,7 +348,7 @@ class Cluster:
 def running_cluster(
     system: System, folder: Path, *, nodes: int = 1, settings: Mapping[str, str] | None = None
 ) -> Iterator[Cluster]:
-    """A cluster that has started. At the end it is killed: nobody needs its data any more."""
+    """Start a cluster, and kill it at the end, because its data are not needed any more."""
     cluster = Cluster(system, folder, nodes, settings)
     try:
         cluster.start()

@@ -1,4 +1,4 @@
-"""A listener with TLS for both systems, one certificate for all, and the settings of clients for it."""
+"""A TLS listener for both systems with one certificate, and the client settings for it."""
 
 import atexit
 import functools
@@ -20,7 +20,7 @@ def _authority() -> tuple[Authority, Path]:
 
 
 def server_settings() -> dict[str, str]:
-    """What both systems have beside the settings of every case."""
+    """Return the settings of the listener, for both systems."""
     authority, key = _authority()
     return {
         "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,{LISTENER}:SSL",
@@ -32,7 +32,7 @@ def server_settings() -> dict[str, str]:
 
 
 def java_settings() -> dict[str, str]:
-    """For Kafka's clients."""
+    """Return the settings of Kafka's Java clients."""
     authority, _ = _authority()
     return {
         "security.protocol": "SSL",

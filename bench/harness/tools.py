@@ -1,4 +1,4 @@
-"""Kafka's own performance tools, run as their scripts run them; and what they print, as figures."""
+"""Kafka's performance tools, run as their scripts run them, and the figures from their output."""
 
 import itertools
 import re
@@ -17,17 +17,17 @@ _AVERAGE = re.compile(rf"Avg latency: {_NUMBER} ms")
 
 
 class ToolFailed(Exception):
-    """A client failed, or printed something unexpected; with its last words."""
+    """A client failed or printed something unexpected. The message ends with its last output."""
 
 
 def run_tool(command: Sequence[str]) -> str:
-    """What a tool prints; raises ToolFailed when it fails."""
+    """Run a tool and return its output. Raise ToolFailed if it fails."""
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired as error:
-        raise ToolFailed(f"{' '.join(command[-8:])}: not done after {TIMEOUT_S} s") from error
+        raise ToolFailed(f"{' '.join(command[-8:])}: no result after {TIMEOUT_S} s") from error
     if done.returncode:
         raise ToolFailed(f"exit {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
     return done.stdout
@@ -44,11 +44,11 @@ def producer_performance(
     transaction_ms: int | None = None,
     warm_up: int = 0,
 ) -> Figures:
-    """`kafka-producer-perf-test`. A latency begins when the producer is given a record, and ends with its answer.
+    """Run `kafka-producer-perf-test`. A latency lasts from the call of `send` to the response.
 
-    The first records, while the producer's own code gets warm, may be left out of what is told.
+    The figures leave out the first `warm_up` records, during which the JVM compiles the producer's code.
     """
-    given = [f"{name}={value}" for name, value in settings.items()]
+    properties = [f"{name}={value}" for name, value in settings.items()]
     options = ["--transaction-duration-ms", str(transaction_ms)] if transaction_ms else []
     if warm_up:
         options += ["--warmup-records", str(warm_up)]
@@ -57,24 +57,24 @@ def producer_performance(
         *("--bootstrap-server", bootstrap, "--topic", topic),
         *("--num-records", str(records), "--record-size", str(record_bytes), "--throughput", str(records_per_s)),
         *options,
-        *(["--command-property", *given] if given else []),
+        *(["--command-property", *properties] if properties else []),
     )
     return parse_producer(run_tool(command), records - warm_up)
 
 
 def consumer_performance(bootstrap: str, topic: str, *, records: int, settings: Mapping[str, str]) -> Figures:
-    """`kafka-consumer-perf-test`: one consumer in a group of its own, from the beginning."""
-    given = [word for name, value in settings.items() for word in ("--command-property", f"{name}={value}")]
+    """Run `kafka-consumer-perf-test`: one consumer in its own group, from the beginning."""
+    properties = [word for name, value in settings.items() for word in ("--command-property", f"{name}={value}")]
     command = java_tool(
         "ConsumerPerformance",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records), "--timeout", "60000"),
-        *given,
+        *properties,
     )
     return parse_consumer(run_tool(command), records)
 
 
 def share_consumer_performance(bootstrap: str, topic: str, *, records: int, group: str) -> Figures:
-    """`kafka-share-consumer-perf-test`: one consumer of a share group, which acknowledges all that it reads."""
+    """Run `kafka-share-consumer-perf-test`: one consumer of a share group, which acknowledges all records."""
     command = java_tool(
         "ShareConsumerPerformance",
         *("--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records), "--timeout", "60000"),
@@ -84,7 +84,7 @@ def share_consumer_performance(bootstrap: str, topic: str, *, records: int, grou
 
 
 def end_to_end_latency(bootstrap: str, topic: str, *, records: int, record_bytes: int, acks: str) -> Figures:
-    """`kafka-e2e-latency`: one record at a time, sent, then read. It counts whole milliseconds, but for the average."""
+    """Run `kafka-e2e-latency`, which sends and reads one record at a time. Only the average is finer than 1 ms."""
     command = java_tool("EndToEndLatency", bootstrap, topic, str(records), acks, str(record_bytes))
     return parse_latency(run_tool(command))
 
@@ -97,12 +97,12 @@ def parse_producer(text: str, records: int) -> Figures:
             if int(sent[1]) != records:
                 raise ToolFailed(f"{sent[1]} of {records} records were sent: {text[-2000:]}")
             figures = {"records_per_s": _number(sent[3]), "mb_per_s": _number(sent[4])}
-            return figures | _three(latencies)
-    raise ToolFailed(f"the producer told no figures: {text[-2000:]}")
+            return figures | _percentile_figures(latencies)
+    raise ToolFailed(f"the producer printed no figures: {text[-2000:]}")
 
 
 def parse_consumer(text: str, records: int) -> Figures:
-    """Figures from the line under the header; the time to join the group is not in them where the tool knows it."""
+    """Return the figures in the line after the header, without the time to join the group if the tool reports it."""
     lines = text.splitlines()
     for names, values in itertools.pairwise(lines):
         if not names.startswith("start.time"):
@@ -115,18 +115,18 @@ def parse_consumer(text: str, records: int) -> Figures:
             "mb_per_s": float(row.get("fetch.MB.sec") or row["MB.sec"]),
             "time_ms": float(row["fetch.time.ms"]),
         }
-    raise ToolFailed(f"the consumer told no figures: {text[-2000:]}")
+    raise ToolFailed(f"the consumer printed no figures: {text[-2000:]}")
 
 
 def parse_latency(text: str) -> Figures:
-    """Figures of EndToEndLatency."""
+    """Return the figures that EndToEndLatency prints."""
     average, percentiles = _AVERAGE.search(text), _LATENCY.search(text)
     if not average or not percentiles:
-        raise ToolFailed(f"no latencies were told: {text[-2000:]}")
-    return {"time_ms": _number(average[1])} | _three(percentiles)
+        raise ToolFailed(f"EndToEndLatency printed no latencies: {text[-2000:]}")
+    return {"time_ms": _number(average[1])} | _percentile_figures(percentiles)
 
 
-def _three(match: re.Match[str]) -> Figures:
+def _percentile_figures(match: re.Match[str]) -> Figures:
     return {name: float(value) for name, value in zip(("p50_ms", "p99_ms", "p999_ms"), match.groups(), strict=True)}
 
 

@@ -1,4 +1,4 @@
-"""The codec beside kio and kafka-python: reading a fetch request of four partitions and writing its response."""
+"""The codec compared with kio and kafka-python: read a fetch request of four partitions, and write its response."""
 
 import io
 import subprocess
@@ -75,7 +75,7 @@ def fetch_round_trip() -> None:
     kio_answer = entity_reader(kio_response.FetchResponse)(body, 0)[0]
     kio_write = entity_writer(kio_response.FetchResponse)
     kp_answer = KafkaPythonResponse.decode(body, version=VERSION)
-    kp_answer._header, kp_answer._version = None, VERSION  # it writes requests; a response needs this said
+    kp_answer._header, kp_answer._version = None, VERSION  # its encoder expects requests, which have these
     assert b"".join(ottla_write()) == body
     assert bytes(kp_answer.encode()) == body
 
@@ -98,19 +98,23 @@ def fetch_round_trip() -> None:
 
 
 def import_time() -> None:
-    """CPU of `import ottla` and of the fetch messages, each in a fresh interpreter, less that of an empty one."""
+    """Print the CPU of `import ottla` and of the fetch messages, each in a new interpreter."""
     program = "import time; a = time.process_time(); {}; print(time.process_time() - a)"
     every_request = "from ottla.protocol.messages.apis import APIS; [api.request for api in APIS]"
-    for what in ("import ottla", "import ottla.protocol.messages.rpc.fetch", every_request):
+    for statement in ("import ottla", "import ottla.protocol.messages.rpc.fetch", every_request):
         runs = [
-            float(subprocess.run([sys.executable, "-c", program.format(what)], capture_output=True, check=True).stdout)
+            float(
+                subprocess.run(
+                    [sys.executable, "-c", program.format(statement)], capture_output=True, check=True
+                ).stdout
+            )
             for _ in range(5)
         ]
-        print(f"  {what:<62}{sorted(runs)[2] * 1e3:8.1f} ms")
+        print(f"  {statement:<62}{sorted(runs)[2] * 1e3:8.1f} ms")
 
 
 def run() -> None:
-    print("fetch v12, four partitions, one message each way:")
+    print("fetch v12, four partitions, one request and one response:")
     fetch_round_trip()
     print("imports:")
     import_time()

@@ -1,4 +1,4 @@
-"""A million mutated frames, of all messages in all versions: each is read, or refused with a ProtocolError."""
+"""A million mutated frames of all messages in all versions: each is decoded or rejected with a ProtocolError."""
 
 import time
 from random import Random
@@ -15,25 +15,25 @@ FRAMES = 1_000_000
 def run(seed: int | None = None) -> None:
     seed = time.time_ns() if seed is None else seed
     print(f"  seed {seed}")
-    every = cases()
-    read = refused = 0
-    slowest = 0.0
+    all_cases = cases()
+    decoded = rejected = 0
+    slowest_s = 0.0
     start = time.process_time()
-    for turn, (name, version) in enumerate(every):
-        random = Random(f"{seed} {turn}")
+    for number, (name, version) in enumerate(all_cases):
+        random = Random(f"{seed} {number}")
         cls = declared()[name]
         values = Values(random)
-        share = FRAMES // len(every) + 1
-        for _ in range(share // 50 + 1):
-            written = encode(values.message(cls, version), version)
-            for frame in mutations(written, random, 50):
+        frames = FRAMES // len(all_cases) + 1
+        for _ in range(frames // 50 + 1):
+            original = encode(values.message(cls, version), version)
+            for frame in mutations(original, random, 50):
                 began = time.perf_counter()
                 try:
                     decode(cls, version, frame)
-                    read += 1
+                    decoded += 1
                 except ProtocolError:
-                    refused += 1
-                slowest = max(slowest, time.perf_counter() - began)
-    taken = time.process_time() - start
-    print(f"  {read + refused:,} frames: {read:,} read, {refused:,} refused")
-    print(f"  {taken:.0f} s of CPU, the slowest frame took {slowest * 1e3:.1f} ms")
+                    rejected += 1
+                slowest_s = max(slowest_s, time.perf_counter() - began)
+    cpu_s = time.process_time() - start
+    print(f"  {decoded + rejected:,} frames: {decoded:,} decoded, {rejected:,} rejected")
+    print(f"  {cpu_s:.0f} s of CPU; the slowest frame took {slowest_s * 1e3:.1f} ms")

@@ -1,4 +1,4 @@
-"""The log: appends a second, 10,000 partitions opened, a gigabyte recovered."""
+"""The log: append batches, open 10,000 partitions, recover a gigabyte."""
 
 import gc
 import os
@@ -33,9 +33,9 @@ def run() -> None:
 
 
 def append(folder: str) -> None:
-    """Batches as producers send them, into one partition, beside the bare write of the same bytes."""
+    """Append batches to one partition, and compare with a plain write of the same bytes."""
     now_ms = int(time.time() * 1000)
-    print("append                    batches/s   CPU µs   bare write, CPU µs   read back, CPU µs")
+    print("append                    batches/s   CPU µs  plain write, CPU µs   read back, CPU µs")
     for name, batch, count in (
         ("200 B", make_batch(1, 130), 200_000),
         ("200 B, idempotent", make_batch(1, 130, producer_id=7), 200_000),
@@ -45,23 +45,23 @@ def append(folder: str) -> None:
         took, cpu = time.perf_counter(), time.process_time()
         for number in range(count):
             data = bytearray(batch)
-            if data[43] == 0:  # a producer id: its sequence rises
+            if data[43] == 0:  # it has a producer id, so its sequence must rise
                 data = make_batch(1, 130, producer_id=7, sequence=number)
             log.append(data, leader_epoch=1, now_ms=now_ms)
         took, cpu = time.perf_counter() - took, time.process_time() - cpu
-        made = _cost_of_making(batch, count)
-        bare = _cost_of_writing(f"{folder}/bare", batch, count)
+        building = _cost_of_building(batch, count)
+        writing = _cost_of_writing(f"{folder}/plain", batch, count)
         log.advance_high_watermark(log.log_end_offset)
         reading = _cost_of_reading(log)
         print(
-            f"{name:24} {count / (took - made):10,.0f} {(cpu - made) / count * 1e6:8.1f} "
-            f"{bare / count * 1e6:20.1f} {reading * 1e6:19.1f}"
+            f"{name:24} {count / (took - building):10,.0f} {(cpu - building) / count * 1e6:8.1f} "
+            f"{writing / count * 1e6:20.1f} {reading * 1e6:19.1f}"
         )
         shutil.rmtree(log.directory)
 
 
 def recover(folder: str) -> None:
-    """A log of a gigabyte whose node was killed: every batch is read and checked."""
+    """Recover a log of a gigabyte after an unclean shutdown, which reads and checks every batch."""
     now_ms = int(time.time() * 1000)
     for name, batch in (
         ("64 KiB", make_batch(64, 1000)),
@@ -84,12 +84,12 @@ def recover(folder: str) -> None:
 
 
 def open_many(folder: str) -> None:
-    """A node with many partitions, stopped in order and started again."""
+    """Start a node with many partitions after a clean shutdown."""
     now_ms = int(time.time() * 1000)
     meta = NodeMeta("cluster", 1)
     path = f"{folder}/many"
     Path(path).mkdir()
-    directory = LogDirectory(path, meta, disk=_Hasty())
+    directory = LogDirectory(path, meta, disk=_UnsyncedDisk())
     batch = make_batch(10, 100, producer_id=3)
     for partition in range(PARTITIONS):
         log = directory.create("topic", partition, DEFAULT_LOG_SETTINGS, topic_id=bytes(15) + b"\x01", now_ms=now_ms)
@@ -98,48 +98,48 @@ def open_many(folder: str) -> None:
     del directory, log
     gc.collect()
     before = resident_bytes()
-    again = LogDirectory(path, meta)
+    reopened = LogDirectory(path, meta)
     took, cpu = time.perf_counter(), time.process_time()
-    again.load(lambda _: DEFAULT_LOG_SETTINGS, now_ms)
+    reopened.load(lambda _: DEFAULT_LOG_SETTINGS, now_ms)
     took, cpu = time.perf_counter() - took, time.process_time() - cpu
-    assert len(again.logs) == PARTITIONS
-    assert all(log.log_end_offset == 10 for log in again.logs.values())
-    each = (resident_bytes() - before) / PARTITIONS / 1024
-    print(f"open {PARTITIONS:,} partitions after a clean stop: {took:.2f} s ({cpu:.2f} s CPU), {each:.1f} KiB each")
+    assert len(reopened.logs) == PARTITIONS
+    assert all(log.log_end_offset == 10 for log in reopened.logs.values())
+    kib = (resident_bytes() - before) / PARTITIONS / 1024
+    print(f"open {PARTITIONS:,} partitions after a clean stop: {took:.2f} s ({cpu:.2f} s CPU), {kib:.1f} KiB each")
 
 
-class _Hasty(SystemDisk):
-    """Syncs nothing: making the partitions is not what is measured."""
+class _UnsyncedDisk(SystemDisk):
+    """A disk without fsync, because the creation of the partitions is not measured."""
 
     @staticmethod
     def sync(fd: object) -> None:
-        """Trust the machine to stay up."""
+        """Do nothing."""
 
     @staticmethod
     def sync_dir(path: str) -> None:
-        """Trust the machine to stay up."""
+        """Do nothing."""
 
 
 def make_batch(records: int, value_bytes: int, *, producer_id: int = -1, sequence: int = 0) -> bytearray:
-    """A batch of records with random values."""
+    """Build a batch of records with random values."""
     now_ms = int(time.time() * 1000)
-    made = [Record(number, now_ms, b"key-%d" % number, os.urandom(value_bytes)) for number in range(records)]
+    batch_records = [Record(number, now_ms, b"key-%d" % number, os.urandom(value_bytes)) for number in range(records)]
     if producer_id < 0:
-        return build_batch(made)
-    return build_batch(made, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        return build_batch(batch_records)
+    return build_batch(batch_records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
 
 
 def new_log(path: str, now_ms: int) -> PartitionLog:
-    """An empty log with default settings."""
+    """Create an empty log with default settings."""
     return create_log(LogEnvironment(), path, "topic", 0, DEFAULT_LOG_SETTINGS, now_ms=now_ms)
 
 
 def resident_bytes() -> int:
-    """The memory of this process."""
+    """Return the RSS of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-def _cost_of_making(batch: bytearray, count: int) -> float:
+def _cost_of_building(batch: bytearray, count: int) -> float:
     cpu = time.process_time()
     for number in range(count):
         data = bytearray(batch)

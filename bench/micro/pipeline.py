@@ -1,4 +1,4 @@
-"""The pipeline's own parts: records into Arrow columns and back. Jobs on Spark are the cases `spark`."""
+"""The Spark connector without Spark: records to Arrow columns and back. Spark jobs are the cases `spark`."""
 
 import random
 from collections.abc import Callable
@@ -17,23 +17,27 @@ BATCH = 1000
 
 
 def run() -> None:
-    """Print the figures: without Spark and without a network, one core."""
-    print("million records a CPU-second    decode   decode in Python   encode   encode in Python")
+    """Print the figures of one core, without Spark and without a network."""
+    print("million records per CPU-second    decode   decode in Python   encode   encode in Python")
     for size in (100, 1000):
         batch = build_batch([Record(n, n, b"%016d" % n, random.randbytes(size)) for n in range(BATCH)])
-        pieces = [DecompressedBatch(read_header(batch), memoryview(batch)[HEADER_BYTES:])] * 10
-        wanted = ColumnDecoder(pa.schema([(name, TYPES[name]) for name in list(TYPES)[:7]]), "orders", 0)
-        decoded = wanted.decode(pieces, 0, 1 << 62)
-        members = np.arange(decoded.num_rows, dtype=np.int32)
-        room = bytearray(decoded.num_rows * (size + 40))
+        batches = [DecompressedBatch(read_header(batch), memoryview(batch)[HEADER_BYTES:])] * 10
+        decoder = ColumnDecoder(pa.schema([(name, TYPES[name]) for name in list(TYPES)[:7]]), "orders", 0)
+        decoded = decoder.decode(batches, 0, 1 << 62)
+        indices = np.arange(decoded.num_rows, dtype=np.int32)
+        buffer = bytearray(decoded.num_rows * (size + 40))
 
-        def encode(decoded: pa.RecordBatch = decoded, members: rows.Indices = members, room: bytearray = room) -> None:
-            Rows(decoded.column("key"), decoded.column("value"), None, decoded.num_rows).encode(members, 0, room, 0, 0)
+        def encode(
+            decoded: pa.RecordBatch = decoded, indices: rows.Indices = indices, buffer: bytearray = buffer
+        ) -> None:
+            Rows(decoded.column("key"), decoded.column("value"), None, decoded.num_rows).encode(
+                indices, 0, buffer, 0, 0
+            )
 
-        def decode(wanted: ColumnDecoder = wanted, pieces: list[DecompressedBatch] = pieces) -> None:
-            wanted.decode(pieces, 0, 1 << 62)
+        def decode(decoder: ColumnDecoder = decoder, batches: list[DecompressedBatch] = batches) -> None:
+            decoder.decode(batches, 0, 1 << 62)
 
-        taken = compare(
+        seconds = compare(
             {
                 "decode": decode,
                 "decode in Python": _in_python(decode),
@@ -42,16 +46,16 @@ def run() -> None:
             },
             rounds=5,
         )
-        print(f"{size:>10} B" + "".join(f"{10 * BATCH / each / 1e6:16.2f}" for each in taken.values()))
+        print(f"{size:>10} B" + "".join(f"{10 * BATCH / cpu_s / 1e6:16.2f}" for cpu_s in seconds.values()))
 
 
 def _in_python(work: Callable[[], None]) -> Callable[[], None]:
     def without_compiled_code() -> None:
-        kept = columns.compiled, rows.compiled
+        compiled = columns.compiled, rows.compiled
         columns.compiled = rows.compiled = None
         try:
             work()
         finally:
-            columns.compiled, rows.compiled = kept
+            columns.compiled, rows.compiled = compiled
 
     return without_compiled_code

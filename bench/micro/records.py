@@ -1,6 +1,6 @@
-"""What it costs to look at every record that is produced: compiled, in Python, and beside the checksum.
+"""The cost of validating every produced record: compiled, in Python, and compared with the checksum.
 
-`python -m bench records`; CPU microseconds a batch.
+The figures are microseconds of CPU per batch.
 """
 
 from random import Random
@@ -22,21 +22,21 @@ SHAPES = {
 
 def run() -> None:
     if compiled_scan is None:
-        print("the compiled part was not built")
-    print(f"{'batch':>28} {'compiled':>10} {'Python':>10} {'checksum':>10} {'opening lz4':>12}")
+        print("the compiled modules were not built")
+    print(f"{'batch':>28} {'compiled':>10} {'Python':>10} {'checksum':>10} {'decompress lz4':>15}")
     random = Random(7)  # the same bytes in every run
     for name, (count, size) in SHAPES.items():
         records = [Record(number, NOW + number // 10, None, random.randbytes(size // 2) * 2) for number in range(count)]
         data = memoryview(build_batch(records))
-        squeezed = bytes(build_batch(records, compression=Compression.LZ4)[HEADER_BYTES:])
+        compressed = bytes(build_batch(records, compression=Compression.LZ4)[HEADER_BYTES:])
         header = read_header(data)
         costs = compare(
             {
-                "compiled": lambda: summarize(data, HEADER_BYTES, count, NOW),  # noqa: B023 (called in this turn)
+                "compiled": lambda: summarize(data, HEADER_BYTES, count, NOW),  # noqa: B023 (called in this iteration)
                 "Python": lambda: summarize_in_python(data, HEADER_BYTES, count, NOW),  # noqa: B023
                 "checksum": lambda: check_crc(data, 0, header),  # noqa: B023
-                "opening lz4": lambda: decompress(Compression.LZ4, squeezed, limit=1 << 20),  # noqa: B023
+                "decompress lz4": lambda: decompress(Compression.LZ4, compressed, limit=1 << 20),  # noqa: B023
             }
         )
-        compiled_cost, python, checksum, opening = (cost * 1e6 for cost in costs.values())
-        print(f"{name:>28} {compiled_cost:10.2f} {python:10.1f} {checksum:10.2f} {opening:12.1f}")
+        compiled_cost, python, checksum, decompression = (cost * 1e6 for cost in costs.values())
+        print(f"{name:>28} {compiled_cost:10.2f} {python:10.1f} {checksum:10.2f} {decompression:15.1f}")

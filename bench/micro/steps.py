@@ -1,7 +1,7 @@
-"""What the steps of a produce and of a fetch cost, each alone, in microseconds of CPU; and some that were not taken.
+"""The cost of each step of a produce and of a fetch, and of some alternatives, in microseconds of CPU.
 
-One record of 100 bytes in a batch; answers of 64 KiB for a fetch. Sockets are TCP on loopback: a send includes what the
-kernel does to have the bytes received.
+A batch has one record of 100 bytes; a fetch response has 64 KiB. Sockets are TCP on loopback: a send includes the
+kernel's work to receive the bytes.
 """
 
 import asyncio
@@ -62,18 +62,18 @@ def run() -> None:
         pair = stack.enter_context(_connection())
         log = create_log(LogEnvironment(), f"{folder}/t-0", "t", 0, DEFAULT_LOG_SETTINGS, now_ms=NOW_MS)
         other = create_log(LogEnvironment(), f"{folder}/u-0", "u", 0, DEFAULT_LOG_SETTINGS, now_ms=NOW_MS)
-        _tell("a produce of one record of 100 bytes", _produce_steps(log, pair))
-        _tell("a fetch that finds 64 KiB", _fetch_steps(other, pair))
+        _print_costs("a produce of one record of 100 bytes", _produce_steps(log, pair))
+        _print_costs("a fetch of 64 KiB", _fetch_steps(other, pair))
         file = os.open(Path(folder) / "plain", os.O_RDWR | os.O_CREAT)
         stack.callback(os.close, file)
         os.pwrite(file, bytes(LARGE), 0)
-        _tell("64 KiB from a file into a socket", _ways_out(file, pair))
-    loops()
-    whole()
+        _print_costs("64 KiB from a file into a socket", _file_to_socket(file, pair))
+    measure_event_loops()
+    measure_node()
 
 
-def whole() -> None:
-    """Requests to a node, which is charged for all that it does meanwhile."""
+def measure_node() -> None:
+    """Print the CPU of a node for each produce request, with one or more requests in flight."""
     batch = bytes(build_batch([Record(0, NOW_MS, None, bytes(100))]))
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder, ExitStack() as stack:
         cluster = stack.enter_context(running_cluster(SYSTEMS[OTTLA], Path(folder) / "node"))
@@ -87,20 +87,20 @@ def whole() -> None:
         frame = encode(header, 2) + body
         frame = len(frame).to_bytes(4, "big") + frame
         print("\na produce of one record in a node, µs of its CPU")
-        for together in (1, 5, 16):
-            _ask(near, frame, together, TURNS // 10)
+        for in_flight in (1, 5, 16):
+            _send_requests(near, frame, in_flight, TURNS // 10)
             used = cpu_seconds(cluster.pids)
-            _ask(near, frame, together, TURNS)
-            print(f"   {f'{together} at a time':<52}{(cpu_seconds(cluster.pids) - used) / TURNS * 1e6:8.2f}")
+            _send_requests(near, frame, in_flight, TURNS)
+            print(f"   {f'{in_flight} at a time':<52}{(cpu_seconds(cluster.pids) - used) / TURNS * 1e6:8.2f}")
 
 
-def _ask(near: socket.socket, frame: bytes, together: int, count: int) -> None:
-    """Send requests, some at once; all answers are of the same size."""
+def _send_requests(near: socket.socket, frame: bytes, in_flight: int, count: int) -> None:
+    """Send requests and receive their responses, which all have the same size."""
     near.sendall(frame)
     size = len(near.recv(4096))
-    for _ in range(count // together):
-        near.sendall(frame * together)
-        left = size * together
+    for _ in range(count // in_flight):
+        near.sendall(frame * in_flight)
+        left = size * in_flight
         while left:
             left -= len(near.recv(4096))
 
@@ -111,26 +111,28 @@ def _produce_steps(log: PartitionLog, pair: tuple[socket.socket, socket.socket])
     topics = [TopicProduceData(name=_TOPIC, partition_data=[part])]
     request = memoryview(encode(ProduceRequest(acks=1, timeout_ms=30_000, topic_data=topics), VERSION))
     decode = reader_of(ProduceRequest, VERSION)
-    done = PartitionProduceResponse(index=0, base_offset=1_000, log_start_offset=0)
-    response = ProduceResponse(responses=[TopicProduceResponse(name=_TOPIC, partition_responses=[done])])
+    partition = PartitionProduceResponse(index=0, base_offset=1_000, log_start_offset=0)
+    response = ProduceResponse(responses=[TopicProduceResponse(name=_TOPIC, partition_responses=[partition])])
     write = writer_of(ProduceResponse, VERSION)
     plain = os.open(f"{log.directory}/plain", os.O_RDWR | os.O_CREAT)
-    pieces = [bytes(9), *_pieces(write, response)]
+    chunks = [bytes(9), *_encode_chunks(write, response)]
     rules = unchanged_rules(DEFAULT_LOG_SETTINGS)
     assert rules is not None
     return {
         "send and receive the request": _echo(pair, request),
         "decode the request": lambda: decode(request, 0),
-        "look at the batch: header, CRC, records": lambda: validate_unchanged(bytearray(batch), rules, NOW_MS),
+        "validate the batch: header, CRC, records": lambda: validate_unchanged(bytearray(batch), rules, NOW_MS),
         "of which the CRC": lambda: compute_crc(batch, 0, len(batch)),
-        "a closer look, which a batch with a peculiarity gets": lambda: validate_batch(
+        "full validation, for batches off the fast path": lambda: validate_batch(
             bytearray(batch), DEFAULT_LOG_SETTINGS, Origin.CLIENT, NOW_MS, brief=True
         ),
         "append: the above, offsets, pwrite, index": lambda: log.append_unless_heavy(bytearray(batch), 0, NOW_MS),
         "of which pwrite": lambda: os.pwrite(plain, batch, 0),
-        "encode the answer": lambda: _pieces(write, response),
-        "send it, 10 pieces, and receive it": _echo(pair, bytes(60), send=lambda sock, _: sock.sendmsg(pieces)),
-        "the same joined": _echo(pair, bytes(60), send=lambda sock, _: sock.send(b"".join(pieces))),
+        "encode the response": lambda: _encode_chunks(write, response),
+        "send it in 10 chunks, and receive it": _echo(pair, bytes(60), send=lambda sock, _: sock.sendmsg(chunks)),
+        "send it as one chunk, and receive it": _echo(
+            pair, bytes(60), send=lambda sock, _: sock.send(b"".join(chunks))
+        ),
     }
 
 
@@ -144,19 +146,19 @@ def _fetch_steps(log: PartitionLog, pair: tuple[socket.socket, socket.socket]) -
     decode = reader_of(FetchRequest, FETCH_VERSION)
     write = writer_of(FetchResponse, FETCH_VERSION)
 
-    def answer() -> None:
-        found = read(log, 64 * 50, LARGE, Isolation.HIGH_WATERMARK).records
-        data = PartitionData(partition_index=0, high_watermark=6_400, records=found)
-        _pieces(write, FetchResponse(responses=[FetchableTopicResponse(topic=_TOPIC, partitions=[data])]))
+    def respond() -> None:
+        records = read(log, 64 * 50, LARGE, Isolation.HIGH_WATERMARK).records
+        data = PartitionData(partition_index=0, high_watermark=6_400, records=records)
+        _encode_chunks(write, FetchResponse(responses=[FetchableTopicResponse(topic=_TOPIC, partitions=[data])]))
 
     return {
         "decode the request": lambda: decode(request, 0),
         "find the bytes": lambda: read(log, 64 * 50, LARGE, Isolation.HIGH_WATERMARK),
-        "find the bytes, and encode the answer around them": answer,
+        "find the bytes, and encode the response": respond,
     }
 
 
-def _ways_out(file: int, pair: tuple[socket.socket, socket.socket]) -> dict[str, Work]:
+def _file_to_socket(file: int, pair: tuple[socket.socket, socket.socket]) -> dict[str, Work]:
     mapped = memoryview(bytes(LARGE))
 
     def by_sendfile(sock: socket.socket, _: object) -> int:
@@ -171,7 +173,7 @@ def _ways_out(file: int, pair: tuple[socket.socket, socket.socket]) -> dict[str,
     }
 
 
-def _pieces(write: Writer, message: Any) -> list[Any]:
+def _encode_chunks(write: Writer, message: Any) -> list[Any]:
     chunks: list[Any] = []
     write(message, chunks.append)
     return chunks
@@ -179,7 +181,7 @@ def _pieces(write: Writer, message: Any) -> list[Any]:
 
 @contextmanager
 def _connection() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Both ends of a TCP connection on loopback."""
+    """Open a TCP connection on loopback, and yield both ends."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         near = socket.create_connection(server.getsockname())
         far, _ = server.accept()
@@ -196,46 +198,46 @@ def _echo(
     *,
     send: Callable[[socket.socket, bytes | memoryview], int] = lambda sock, data: sock.send(data),
 ) -> Work:
-    """Bytes go out at one end and are taken in at the other, in one thread: neither is counted without the other."""
+    """Return work that sends bytes at one end and receives them at the other, in one thread."""
     near, far = pair
-    room = bytearray(LARGE)
+    buffer = bytearray(LARGE)
 
     def work() -> None:
         left = send(near, data)
         while left:
-            left -= far.recv_into(room)
+            left -= far.recv_into(buffer)
 
     return work
 
 
-def loops() -> None:
-    """A request of 200 bytes and an answer of 60, over and over, on the loops that there are."""
-    print("\na request and its answer, both ends in one thread, µs of CPU")
-    ways: dict[str, Callable[[], float]] = {"asyncio": lambda: _on_loop(asyncio.new_event_loop())}
+def measure_event_loops() -> None:
+    """Print the CPU of a request of 200 bytes and a response of 60 bytes, on each available event loop."""
+    print("\na request and its response, both ends in one thread, µs of CPU")
+    loops: dict[str, Callable[[], float]] = {"asyncio": lambda: _on_loop(asyncio.new_event_loop())}
     try:
         import uvloop
     except ImportError:
         pass
     else:
-        ways["uvloop"] = lambda: _on_loop(uvloop.new_event_loop())
-    ways["epoll, bare"] = _on_selector
-    for name, way in ways.items():
-        taken = sorted(way() for _ in range(5))[2]
-        print(f"   {name:<52}{taken * 1e6:8.2f}")
+        loops["uvloop"] = lambda: _on_loop(uvloop.new_event_loop())
+    loops["epoll alone"] = _on_selector
+    for name, measure in loops.items():
+        seconds = sorted(measure() for _ in range(5))[2]
+        print(f"   {name:<52}{seconds * 1e6:8.2f}")
 
 
 def _on_loop(loop: asyncio.AbstractEventLoop) -> float:
     with _connection() as (near, far):
         done = loop.create_future()
         left = [TURNS]
-        room = bytearray(200)
+        buffer = bytearray(200)
 
         def serve() -> None:
-            far.recv_into(room)
+            far.recv_into(buffer)
             far.send(bytes(60))
 
-        def receive_answer() -> None:
-            near.recv_into(room)
+        def receive_response() -> None:
+            near.recv_into(buffer)
             left[0] -= 1
             if left[0]:
                 near.send(bytes(200))
@@ -243,7 +245,7 @@ def _on_loop(loop: asyncio.AbstractEventLoop) -> float:
                 done.set_result(None)
 
         loop.add_reader(far.fileno(), serve)
-        loop.add_reader(near.fileno(), receive_answer)
+        loop.add_reader(near.fileno(), receive_response)
         began = time.process_time()
         near.send(bytes(200))
         loop.run_until_complete(done)
@@ -258,7 +260,7 @@ def _on_selector() -> float:
     with _connection() as (near, far), selectors.EpollSelector() as selector:
         selector.register(far, selectors.EVENT_READ)
         selector.register(near, selectors.EVENT_READ)
-        room = bytearray(200)
+        buffer = bytearray(200)
         left = TURNS
         began = time.process_time()
         near.send(bytes(200))
@@ -267,16 +269,16 @@ def _on_selector() -> float:
         while left:
             for number, _ in poll():
                 if number in ends:
-                    far.recv_into(room)
+                    far.recv_into(buffer)
                     far.send(bytes(60))
                 else:
-                    near.recv_into(room)
+                    near.recv_into(buffer)
                     left -= 1
                     near.send(bytes(200))
         return (time.process_time() - began) / TURNS
 
 
-def _tell(title: str, steps: dict[str, Work]) -> None:
+def _print_costs(title: str, steps: dict[str, Work]) -> None:
     print(f"\n{title}, µs of CPU")
     for name, seconds in compare(steps, rounds=9).items():
         print(f"   {name:<52}{seconds * 1e6:8.2f}")

@@ -1,7 +1,7 @@
-"""Sampled stacks as a flame graph, and as a table.
+"""Sampled stacks as a flame graph and as a table.
 
-Stacks are lines as py-spy writes them: `outer (file.py:1);inner (file.py:2) COUNT`. Pool threads that wait for work are
-left out: to look at a process is to wake them, and they would seem busy.
+The stacks are lines as py-spy writes them: `outer (file.py:1);inner (file.py:2) COUNT`. Idle pool threads are omitted:
+sampling wakes them, so they would seem busy.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ _WAITING = "_worker (concurrent/futures/thread.py"
 
 @dataclass
 class Frame:
-    """One function as called from one place: how often it was seen there, and what it called."""
+    """A function as called from one place: the number of its samples, and the functions that it called."""
 
     name: str
     count: int = 0
@@ -27,38 +27,38 @@ class Frame:
         return 1 + max((frame.depth for frame in self.inner.values()), default=0)
 
 
-def stacks(text: str) -> list[tuple[list[str], int]]:
-    """Each stack as functions from the outermost on, with how often it was seen."""
-    found = []
+def parse_stacks(text: str) -> list[tuple[list[str], int]]:
+    """Return each stack as functions, outermost first, and its number of samples."""
+    stacks = []
     for line in text.splitlines():
         names, _, count = line.rpartition(" ")
         frames = names.split(";")
         if frames[-1].startswith(_WAITING):
             continue
-        found.append(([_function(frame) for frame in frames], int(count)))
-    return found
+        stacks.append(([_without_line(frame) for frame in frames], int(count)))
+    return stacks
 
 
 def table(text: str) -> str:
-    """Each function's share of the time, alone and with what it calls; the most expensive first."""
-    alone: Counter[str] = Counter()
-    within: Counter[str] = Counter()
-    for functions, count in stacks(text):
-        alone[functions[-1]] += count
+    """Return each function's share of the time, alone and including its callees, most expensive first."""
+    own: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    for functions, count in parse_stacks(text):
+        own[functions[-1]] += count
         for function in set(functions):
-            within[function] += count
-    total = alone.total()
+            total[function] += count
+    samples = own.total()
     rows = [
-        f"{count / total:7.1%} {within[function] / total:7.1%}  {function}"
-        for function, count in alone.most_common(ROWS)
+        f"{count / samples:7.1%} {total[function] / samples:7.1%}  {function}"
+        for function, count in own.most_common(ROWS)
     ]
-    return "\n".join([f"{'alone':>7} {'within':>7}  function", *rows])
+    return "\n".join([f"{'own':>7} {'total':>7}  function", *rows])
 
 
 def flame_graph(text: str, title: str) -> str:
-    """The stacks as SVG: the outermost functions on top, as wide as the time that they took; hover for the figures."""
+    """Draw the stacks as SVG: outermost functions on top, widths in proportion to time; hover for the figures."""
     root = Frame("all")
-    for functions, count in stacks(text):
+    for functions, count in parse_stacks(text):
         frame = root
         frame.count += count
         for function in functions:
@@ -81,18 +81,18 @@ def _draw(frame: Frame, x: float, y: float, scale: float, total: int, parts: lis
         return
     hue = 200 if "ottla/" in frame.name else 40 if frame.name.startswith("run (<") else 0
     colour = f"hsl({hue}, 55%, {72 + len(frame.name) % 12}%)"
-    words = f"{frame.name}: {frame.count / max(total, 1):.1%}"
-    shown = frame.name[: int(width / 6.7)] if width > 30 else ""
+    title = f"{frame.name}: {frame.count / max(total, 1):.1%}"
+    label = frame.name[: int(width / 6.7)] if width > 30 else ""
     parts.append(
-        f'<g><title>{escape(words)}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{LINE - 1}" '
-        f'fill="{colour}"/><text x="{x + 2:.1f}" y="{y + 12}">{escape(shown)}</text></g>'
+        f'<g><title>{escape(title)}</title><rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{LINE - 1}" '
+        f'fill="{colour}"/><text x="{x + 2:.1f}" y="{y + 12}">{escape(label)}</text></g>'
     )
-    for inner in sorted(frame.inner.values(), key=lambda each: each.name):
+    for inner in sorted(frame.inner.values(), key=lambda frame: frame.name):
         _draw(inner, x, y + LINE, scale, total, parts)
         x += inner.count * scale
 
 
-def _function(frame: str) -> str:
-    """`name (path/file.py:12)` without the line."""
-    name, _, place = frame.partition(" (")
-    return f"{name} ({place.rpartition(':')[0] or place.rstrip(')')})" if place else name
+def _without_line(frame: str) -> str:
+    """Remove the line number from `name (path/file.py:12)`."""
+    name, _, location = frame.partition(" (")
+    return f"{name} ({location.rpartition(':')[0] or location.rstrip(')')})" if location else name

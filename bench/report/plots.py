@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from bench.harness.figures import Spread, shown
+from bench.harness.figures import Spread, format_value
 
 WIDTH, LABEL, LINE = 860, 330, 24
 LOW, HIGH = 1 / 16, 4.0
@@ -15,31 +15,31 @@ _HIT, _MISS = "#1b6e9c", "#c0392b"
 
 @dataclass(frozen=True)
 class Bar:
-    """One ratio: what of, how much, and how much was hoped for."""
+    """One ratio with its label and goal."""
 
     label: str
     ratio: Spread
     goal: float | None = None
-    misses: bool = False
+    misses_goal: bool = False
 
 
-def bars(these: Sequence[Bar]) -> str:
-    """Horizontal bars that begin at 1 (as much as Kafka) on a logarithmic scale; thin lines are least and most."""
-    height = LINE * len(these) + 30
+def draw_bars(bars: Sequence[Bar]) -> str:
+    """Draw horizontal bars that begin at 1 (as much as Kafka) on a logarithmic scale; thin lines span the rounds."""
+    height = LINE * len(bars) + 30
     parts = [_open(WIDTH, height)]
     for tick in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1, 2, 4):
-        x = _place(tick)
+        x = _position(tick)
         parts.append(_line(x, 4, x, height - 22, "#333" if tick == 1 else "#ddd"))
         parts.append(_text(x, height - 6, f"{tick:g}×" if tick >= 1 else f"1/{round(1 / tick)}×", "middle"))
-    for number, bar in enumerate(these):
-        parts += _bar(bar, 6 + number * LINE)
+    for number, bar in enumerate(bars):
+        parts += _draw_bar(bar, 6 + number * LINE)
     return "".join(parts) + "</svg>"
 
 
-def curves(
+def draw_curves(
     title: str, lines: Mapping[str, Sequence[tuple[float, float]]], *, width: int = 410, height: int = 250
 ) -> str:
-    """Lines of points on two logarithmic axes; points at zero lie on the lower edge."""
+    """Draw lines of points on two logarithmic axes; points at zero lie on the lower edge."""
     points = [point for line in lines.values() for point in line]
     xs, ys = [max(x, 1.0) for x, _ in points], [y for _, y in points if y > 0] or [1.0]
     across, up = _scale(min(xs), max(xs), 50, width - 15), _scale(min(ys), max(ys), height - 35, 30)
@@ -48,7 +48,7 @@ def curves(
     for x in sorted(set(xs)):
         parts.append(_line(across(x), 30, across(x), height - 35, "#eee"))
         parts.append(_text(across(x), height - 20, f"{x:,.0f}", "middle"))
-    parts += [_text(46, up(y) + 4, shown(y), "end") for y in (lowest, max(ys))]
+    parts += [_text(46, up(y) + 4, format_value(y), "end") for y in (lowest, max(ys))]
     for number, (name, line) in enumerate(lines.items()):
         colour = COLOURS.get(name, "#555")
         placed = [(across(max(x, 1.0)), up(max(y, lowest))) for x, y in line]
@@ -59,53 +59,53 @@ def curves(
     return "".join(parts) + "</svg>"
 
 
-def exponent(line: Sequence[tuple[float, float]]) -> float | None:
-    """How steeply a curve rises towards its end: 0 is flat, 1 linear; None for what cannot be told."""
-    known = [(x, y) for x, y in line if x > 0 and y > 0]
-    if len(known) < 2:
+def growth_exponent(line: Sequence[tuple[float, float]]) -> float | None:
+    """Return the slope between the last two points: 0 is flat, 1 linear. None if there are too few positive points."""
+    positive = [(x, y) for x, y in line if x > 0 and y > 0]
+    if len(positive) < 2:
         return None
-    (x0, y0), (x1, y1) = known[-2:]
+    (x0, y0), (x1, y1) = positive[-2:]
     return math.log(y1 / y0) / math.log(x1 / x0)
 
 
-def _bar(bar: Bar, y: float) -> list[str]:
-    one, middle = _place(1), _place(bar.ratio.middle)
-    colour = _MISS if bar.misses else _HIT
-    left, wide = min(one, middle), max(abs(middle - one), 1)
+def _draw_bar(bar: Bar, y: float) -> list[str]:
+    one, median = _position(1), _position(bar.ratio.median)
+    colour = _MISS if bar.misses_goal else _HIT
+    left, width = min(one, median), max(abs(median - one), 1)
     parts = [
         _text(LABEL - 8, y + 13, bar.label, "end"),
-        f'<rect x="{left:.1f}" y="{y + 3}" width="{wide:.1f}" height="12" fill="{colour}" opacity="0.75"/>',
-        _line(_place(bar.ratio.least), y + 9, _place(bar.ratio.most), y + 9, "#000"),
-        _text(WIDTH - 4, y + 13, f"{shown(bar.ratio.middle)}×", "end", bold=True),
+        f'<rect x="{left:.1f}" y="{y + 3}" width="{width:.1f}" height="12" fill="{colour}" opacity="0.75"/>',
+        _line(_position(bar.ratio.minimum), y + 9, _position(bar.ratio.maximum), y + 9, "#000"),
+        _text(WIDTH - 4, y + 13, f"{format_value(bar.ratio.median)}×", "end", bold=True),
     ]
     if bar.goal is not None:
-        goal = _place(bar.goal)
+        goal = _position(bar.goal)
         parts.append(
             f'<path d="M{goal - 4:.1f} {y} h8 l-4 6 z" fill="#2e7d32"><title>goal {bar.goal:.2g}×</title></path>'
         )
     return parts
 
 
-def _place(ratio: float) -> float:
+def _position(ratio: float) -> float:
     share = math.log(min(max(ratio, LOW), HIGH) / LOW) / math.log(HIGH / LOW)
     return LABEL + share * (WIDTH - 60 - LABEL)
 
 
-def _scale(least: float, most: float, start: float, end: float) -> "Scale":
-    return Scale(math.log(least), math.log(most) if most > least else math.log(least) + 1, start, end)
+def _scale(minimum: float, maximum: float, start: float, end: float) -> "Scale":
+    return Scale(math.log(minimum), math.log(maximum) if maximum > minimum else math.log(minimum) + 1, start, end)
 
 
 @dataclass(frozen=True)
 class Scale:
-    """From a value to a place, logarithmically."""
+    """Maps a value to a position, logarithmically."""
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
     start: float
     end: float
 
     def __call__(self, value: float) -> float:
-        return self.start + (math.log(value) - self.least) / (self.most - self.least) * (self.end - self.start)
+        return self.start + (math.log(value) - self.minimum) / (self.maximum - self.minimum) * (self.end - self.start)
 
 
 def _open(width: float, height: float) -> str:

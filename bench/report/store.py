@@ -1,4 +1,4 @@
-"""Results as JSON, written and read again: the report can be made anew without measuring anew."""
+"""Results as a JSON file, so that the report can be written again without measuring."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -10,7 +10,7 @@ from bench.harness.figures import CaseResult, Sample
 
 @dataclass
 class Results:
-    """One run of the benchmarks: when, on what, with which versions, and all samples."""
+    """One run of the benchmarks: time, machine, versions and all samples."""
 
     when: str
     machine: dict[str, str]
@@ -24,20 +24,20 @@ def write(results: Results, path: Path) -> None:
 
 
 def read(path: Path) -> Results:
-    """Raises ValueError for a file that is no such thing."""
-    found = json.loads(path.read_text())
+    """Read results. Raise ValueError if the file has other content."""
+    content = json.loads(path.read_text())
     try:
         cases = [
             CaseResult(**{**case, "samples": [Sample(**sample) for sample in case["samples"]]})
-            for case in found["cases"]
+            for case in content["cases"]
         ]
-        return Results(**{**found, "cases": cases})
+        return Results(**{**content, "cases": cases})
     except (KeyError, TypeError) as error:
-        raise ValueError(f"{path} holds no results of a benchmark: {error}") from error
+        raise ValueError(f"{path} holds no benchmark results: {error}") from error
 
 
-def merged(old: Results, new: Results) -> Results:
-    """The new run's cases in place of the old ones of the same name, and the old run's others."""
-    fresh = {case.name: case for case in new.cases}
-    kept = [fresh.pop(case.name, case) for case in old.cases]
-    return Results(new.when, new.machine, new.systems, new.plan, [*kept, *fresh.values()])
+def merge(old: Results, new: Results) -> Results:
+    """Return the cases of the old run with those of the new run replaced or added."""
+    new_cases = {case.name: case for case in new.cases}
+    cases = [new_cases.pop(case.name, case) for case in old.cases]
+    return Results(new.when, new.machine, new.systems, new.plan, [*cases, *new_cases.values()])

@@ -1,9 +1,9 @@
-"""The table for people in a hurry: one line a case, ratios only, as Markdown; and its place in the documentation."""
+"""The summary table: ratios only, one row for each case and size, as Markdown; written into the documentation."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.harness.figures import OTTLA, CaseResult, Comparison, shown
+from bench.harness.figures import OTTLA, CaseResult, Comparison, format_value
 from bench.report.store import Results
 
 BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
@@ -17,114 +17,116 @@ COLUMNS = {
     "memory": ("rss_mb",),
 }
 NOISY_CORES = 0.15
-"""Cores; more than that, and the clock says little."""
+"""If other work kept more cores busy than this, times and throughput are unreliable."""
 
 
 class MarkersMissing(Exception):
-    """The page has no markers between which the table could go."""
+    """The page does not have the markers that enclose the table."""
 
 
-def markdown(results: Results) -> str:
-    """Ratios, Ottla over Kafka; the first in a cell is the middle of the warm rounds, in brackets the cold one."""
-    words = (
-        f"Ottla ÷ {results.systems.get('kafka', 'Kafka')}, {summary(results)}. Below 1 is less than Kafka; "
-        "first the median of the warm rounds, in brackets the cold one of fresh servers; **bold** misses its goal."
+def format_table(results: Results) -> str:
+    """Return the ratios as Markdown: the median of the warm rounds, with the cold round in brackets."""
+    introduction = (
+        f"Ottla ÷ {results.systems.get('kafka', 'Kafka')}, {describe_run(results)}. Below 1, Ottla uses less than "
+        "Kafka. First the median of the warm rounds, in brackets the cold round on fresh servers; **bold** misses its "
+        "goal."
     )
     lines = [
-        words,
+        introduction,
         "",
         f"| case | {' | '.join(COLUMNS)} |",
         f"|---|{'---|' * len(COLUMNS)}",
     ]
     for case in results.cases:
-        lines += [f"| {title} | {' | '.join(cells)} |" for title, cells in rows(case)]
-    noise = others(results.cases)
+        lines += [f"| {title} | {' | '.join(cells)} |" for title, cells in format_rows(case)]
+    noise = median_other_cores(results.cases)
     if noise > NOISY_CORES:
-        lines += [
-            "",
-            f"(Other work kept {noise:.1f} cores of this machine busy meanwhile: the clock's figures are rough.)",
-        ]
+        lines += ["", f"(Other work kept {noise:.1f} cores busy during the run: times and throughput are unreliable.)"]
     return "\n".join(lines) + "\n"
 
 
-def summary(results: Results) -> str:
+def describe_run(results: Results) -> str:
     machine = results.machine
     size = "" if results.plan.get("scale", 1) == 1 else f", at {results.plan['scale']:g} of the sizes named"
     return f"{machine['cores']} cores, {machine['memory']}, Python {machine['python']}, {results.when[:10]}{size}"
 
 
-def rows(case: CaseResult) -> list[tuple[str, list[str]]]:
-    """A line a size, each with its cells; none where there is nothing to compare."""
-    found = []
+def format_rows(case: CaseResult) -> list[tuple[str, list[str]]]:
+    """Return the title and cells of each size that has something to compare."""
+    rows = []
     for x in case.sizes:
-        warm = {c.figure: c for c in case.compare(case.settled(x))}
-        cold = {c.figure: c for c in case.compare(case.phase(cold=True, x=x))} if case.phase(cold=False, x=x) else {}
-        cells = [_cell(names, warm, cold) for names in COLUMNS.values()]
+        warm = {c.figure: c for c in case.compare(case.settled_samples(x))}
+        cold = {}
+        if case.select_samples(cold=False, x=x):
+            cold = {c.figure: c for c in case.compare(case.select_samples(cold=True, x=x))}
+        cells = [_format_cell(names, warm, cold) for names in COLUMNS.values()]
         if any(cells):
             title = f"{case.group}: {case.title}" + ("" if x is None else f": {x:,} {case.axis}")
-            found.append((title, cells))
-    return found
+            rows.append((title, cells))
+    return rows
 
 
-def _cell(names: Iterable[str], warm: dict[str, Comparison], cold: dict[str, Comparison]) -> str:
+def _format_cell(names: Iterable[str], warm: dict[str, Comparison], cold: dict[str, Comparison]) -> str:
     for name in names:
         comparison = warm.get(name)
         if comparison is None or comparison.ratio is None:
             continue
-        text = f"{shown(comparison.ratio.middle)}×"
-        if comparison.misses:
+        text = f"{format_value(comparison.ratio.median)}×"
+        if comparison.misses_goal:
             text = f"**{text}**"
         first = cold.get(name)
-        return f"{text} ({shown(first.ratio.middle)}×)" if first and first.ratio else text
+        return f"{text} ({format_value(first.ratio.median)}×)" if first and first.ratio else text
     return ""
 
 
-def others(cases: Iterable[CaseResult]) -> float:
-    """Cores that were busy with neither servers nor clients, in the middle of all samples."""
+def median_other_cores(cases: Iterable[CaseResult]) -> float:
+    """Return the median number of cores that were busy with neither servers nor clients."""
     values = sorted(s.figures["others_cores"] for case in cases for s in case.samples if "others_cores" in s.figures)
     return values[len(values) // 2] if values else 0.0
 
 
-def misses(results: Results) -> list[str]:
-    """Each goal that was not reached, with its figure."""
-    found = []
+def list_misses(results: Results) -> list[str]:
+    """Describe each goal that was missed, with the figure."""
+    misses = []
     for case in results.cases:
         for x in case.sizes:
-            for each in case.compare(case.settled(x)):
-                if each.misses and each.ratio is not None:
-                    at = "" if x is None else f" at {x:,} {case.axis}"
-                    goal = f"{shown(each.ratio.middle)}× (goal {shown(each.goal or 0)}×)"
-                    found.append(f"{case.name}{at}: {each.figure} {goal}")
-            found += _too_much(case, x)
-        found += _risen(case)
+            for comparison in case.compare(case.settled_samples(x)):
+                if comparison.misses_goal and comparison.ratio is not None:
+                    size = "" if x is None else f" at {x:,} {case.axis}"
+                    ratio = format_value(comparison.ratio.median)
+                    goal = format_value(comparison.goal or 0)
+                    misses.append(f"{case.name}{size}: {comparison.figure} {ratio}× (goal {goal}×)")
+            misses += _exceeded_limits(case, x)
+        misses += _steep_rises(case)
         if OTTLA in case.problems:
-            found.append(f"{case.name}: not measured: {case.problems[OTTLA].splitlines()[0]}")
-    return found
+            misses.append(f"{case.name}: not measured: {case.problems[OTTLA].splitlines()[0]}")
+    return misses
 
 
-def _too_much(case: CaseResult, x: int | None) -> list[str]:
-    """The figures that are above their limits at a size."""
-    at = "" if x is None else f" at {x:,} {case.axis}"
+def _exceeded_limits(case: CaseResult, x: int | None) -> list[str]:
+    size = "" if x is None else f" at {x:,} {case.axis}"
     return [
-        f"{case.name}{at}: {figure} {shown(value)} (limit {shown(limit)})"
+        f"{case.name}{size}: {figure} {format_value(value)} (limit {format_value(limit)})"
         for figure, limit in case.limits.items()
-        if (value := case.own(figure).get(x)) is not None and value > limit
+        if (value := case.ottla_values(figure).get(x)) is not None and value > limit
     ]
 
 
-def _risen(case: CaseResult) -> list[str]:
-    """The figures that rise too much from the smallest size to the largest."""
-    found = []
-    for figure, most in case.rises.items():
-        values = list(case.own(figure).values())
-        if len(values) > 1 and values[0] > 0 and values[-1] / values[0] > most:
-            rise = f"{shown(values[-1] / values[0])}× from the first size to the last (goal {shown(most)}×)"
-            found.append(f"{case.name}: {figure} {rise}")
-    return found
+def _steep_rises(case: CaseResult) -> list[str]:
+    """Describe the figures that rise too much from the smallest size to the largest."""
+    misses = []
+    for figure, limit in case.rises.items():
+        values = list(case.ottla_values(figure).values())
+        if len(values) > 1 and values[0] > 0 and values[-1] / values[0] > limit:
+            rise = format_value(values[-1] / values[0])
+            misses.append(
+                f"{case.name}: {figure} {rise}× from the first size to the last (goal {format_value(limit)}×)"
+            )
+    return misses
 
 
 def insert_into_page(table: str, page: Path) -> None:
-    """Put the table between the markers of a page."""
+    """Replace the text between the markers of a page."""
     text = page.read_text()
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)

@@ -1,4 +1,4 @@
-"""What processes cost is counted with their children's cost, and only their own."""
+"""The usage of processes includes that of their children, and nothing else."""
 
 import os
 import resource
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from bench.harness import measure
 
-# More than the 0.3 s that are asked for below: the system rounds what ended children used down to a tick.
+# More than the 0.3 s that the tests check: the system rounds the usage of ended children down to a tick.
 BURN = "import time\nwhile time.process_time() < 0.35: pass\n"
-# A child that has ended, a child that runs, and then a word that all is done.
+# Starts a child that ends and a child that keeps running, then prints "done".
 PARENT = f"""
 import subprocess, sys
 subprocess.run([sys.executable, "-c", {BURN!r}])
@@ -23,7 +23,7 @@ child.communicate(b"\\n")
 """
 
 
-def test_cpu_counts_children_dead_and_alive() -> None:
+def test_cpu_includes_running_and_ended_children() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert parent.stdout is not None
     try:
@@ -36,8 +36,8 @@ def test_cpu_counts_children_dead_and_alive() -> None:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_child_that_ends_takes_nothing_back(waits: bool) -> None:
-    """It was idle meanwhile; whether its parent waits for it or does not care, nothing was used."""
+def test_a_child_that_ends_does_not_reduce_the_usage(waits: bool) -> None:
+    """The child was idle, so nothing was used, whether or not its parent waits for it."""
     how = "" if waits else "import signal; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
     rest = "import sys\nsys.stdout.write('done')\nsys.stdout.flush()\nsys.stdin.read()"
     code = f"""
@@ -58,7 +58,7 @@ sys.stdin.readline()
     try:
         assert parent.stdout.readline() == b"burnt\n"
         before = measure.cpu_usage([parent.pid])
-        assert sum(each.own for each in before.values()) >= 0.3
+        assert sum(usage.own for usage in before.values()) >= 0.3
         parent.stdin.write(b"\n")
         parent.stdin.flush()
         assert parent.stdout.readline() == b"gone\n"
@@ -69,17 +69,17 @@ sys.stdin.readline()
         parent.communicate(b"\n", timeout=30)
 
 
-def test_less_than_a_tick_is_told() -> None:
+def test_cpu_is_finer_than_a_tick() -> None:
     before = measure.cpu_seconds([os.getpid()])
     used = time.process_time()
     while time.process_time() < used + 0.002:
         pass
-    told = measure.cpu_seconds([os.getpid()]) - before
-    assert told >= 0.002
-    assert abs(told - round(told, 2)) > 1e-9, "whole ticks"
+    measured = measure.cpu_seconds([os.getpid()]) - before
+    assert measured >= 0.002
+    assert abs(measured - round(measured, 2)) > 1e-9, "whole ticks"
 
 
-def test_a_process_that_is_gone_costs_nothing() -> None:
+def test_an_ended_process_uses_nothing() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
     assert measure.cpu_seconds([gone.pid]) == 0
@@ -93,7 +93,7 @@ def test_holes_in_files_take_no_disk(tmp_path: Path) -> None:
     assert 100_000 <= measure.disk_bytes(tmp_path) < 1_000_000
 
 
-def test_what_is_measured_is_the_servers_share() -> None:
+def test_servers_and_clients_are_measured_separately() -> None:
     figures: dict[str, float] = {}
     server = subprocess.Popen(["sleep", "60"])
     try:
@@ -107,11 +107,11 @@ def test_what_is_measured_is_the_servers_share() -> None:
     assert figures["rss_peak_mb"] >= figures["rss_mb"] > 0
 
 
-def test_memory_is_used_once_and_given_back() -> None:
+def test_touched_memory_is_released() -> None:
     before = resource.getrusage(resource.RUSAGE_SELF)
     resident = measure.resident_bytes([os.getpid()])
     measure.touch_memory(64 << 20)
     after = resource.getrusage(resource.RUSAGE_SELF)
-    assert after.ru_minflt > before.ru_minflt  # one a page, or one for many where pages are large
+    assert after.ru_minflt > before.ru_minflt  # one per page, or fewer if pages are large
     assert after.ru_maxrss * 1024 >= 64 << 20
     assert measure.resident_bytes([os.getpid()]) < resident + (32 << 20)
