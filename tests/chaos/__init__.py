@@ -1,1 +1,1 @@
-"""Clusters under faults: simulated worlds, soaks of real nodes, cut networks."""
+"""Clusters under faults: simulations, soak tests of real nodes, network partitions."""

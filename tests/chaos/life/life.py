@@ -22,7 +22,7 @@ from typing import Final
 
 from tests.chaos.life.census import Census, CountedNode, least
 from tests.chaos.life.clients import Clients
-from tests.chaos.life.waiting import Make, Waiting, session, shared, subscribed
+from tests.chaos.life.waiting_clients import Make, WaitingClients, session, shared, subscribed
 from tests.support.ottla_cluster import OttlaCluster
 
 SETTINGS: Final = {
@@ -114,7 +114,7 @@ class Life:
         ports = {number: node.ports["PLAINTEXT"] for number, node in self.cluster.nodes.items()}
         self._ports = ports
         self._clients = Clients(ports, self._numbers)
-        self._waiting: Waiting | None = None
+        self._waiting: WaitingClients | None = None
         self._rounds = 0
 
     @contextmanager
@@ -123,7 +123,7 @@ class Life:
         with self.cluster.running():
             try:
                 self._furnish()
-                self._waiting = Waiting(self._waiters())
+                self._waiting = WaitingClients(self._waiters())
                 yield
                 self._waiting.check()
             finally:

@@ -1,9 +1,9 @@
-"""All simulations by name: whole nodes, and parts of them in more seeds than whole nodes have time for."""
+"""All simulations by name: whole nodes, and single parts of them, which run faster and so cover more seeds."""
 
 from collections.abc import Callable
 from typing import Final
 
-from tests.chaos.simulate import stories
+from tests.chaos.simulate import scenarios
 from tests.unit.coordinators.transactions.test_model import test_transactions_are_atomic
 from tests.unit.metadata.consensus.test_simulation import test_chaos_loses_nothing, test_voters_change_amid_chaos
 from tests.unit.replication.test_cluster_simulation import (
@@ -17,9 +17,9 @@ def _transactions(seed: int) -> None:
     test_transactions_are_atomic(seed, 1 + seed % 2)
 
 
-STORIES: Final[dict[str, Callable[[int], None]]] = {
-    "faults": stories.faults,
-    "power-failures": stories.power_failures,
+SCENARIOS: Final[dict[str, Callable[[int], None]]] = {
+    "faults": scenarios.faults,
+    "power-failures": scenarios.power_failures,
     "quorum": test_chaos_loses_nothing,
     "quorum-voters": test_voters_change_amid_chaos,
     "replicas": test_nothing_is_lost_whatever_happens_to_brokers,

@@ -1,4 +1,4 @@
-"""Clients of a simulated cluster, which remember what they were told: one is idempotent, one has transactions."""
+"""Clients of a simulated cluster: an idempotent and a transactional producer that record the responses."""
 
 import asyncio
 from collections import defaultdict
@@ -20,16 +20,16 @@ _TRANSACTIONS: Final = 1
 
 
 class _Client:
-    """Connections to brokers, and the leaders as far as they are known."""
+    """Connections to brokers, and the leader epochs that the client knows."""
 
     def __init__(self, brokers: list[int], random: Random) -> None:
         self._brokers, self._random = brokers, random
         self._connections: dict[int, Connection] = {}
         self._epochs: dict[int, int] = defaultdict(int)
-        """Of the partitions' leaders, as far as they are known."""
+        """Partition → the highest leader epoch that the client has seen."""
         self.is_stopped = False
 
-    async def ask(self, broker: int, request: Any) -> Any:
+    async def send(self, broker: int, request: Any) -> Any:
         connection = self._connections.get(broker)
         try:
             if connection is None or not connection.is_open:
@@ -41,40 +41,40 @@ class _Client:
                 broken.close()
             raise
 
-    async def ask_anybody(self, request: Any) -> Any:
-        return await self.ask(self._random.choice(self._brokers), request)
+    async def send_to_any(self, request: Any) -> Any:
+        return await self.send(self._random.choice(self._brokers), request)
 
-    async def leader(self, name: str, partition: int) -> tuple[bytes, int]:
-        """The topic's id, and the leader that somebody knows of; as clients do, it never goes back to an earlier."""
-        answer = await self.ask_anybody(MetadataRequest(topics=[MetadataRequestTopic(name=name)]))
+    async def find_leader(self, name: str, partition: int) -> tuple[bytes, int]:
+        """Return the topic id and the leader from any broker. As clients do, ignore leaders of earlier epochs."""
+        answer = await self.send_to_any(MetadataRequest(topics=[MetadataRequestTopic(name=name)]))
         (topic,) = answer.topics
         if topic.error_code:
             raise by_code(topic.error_code)()
-        found = next(each for each in topic.partitions if each.partition_index == partition)
-        if found.leader_id < 0 or found.leader_epoch < self._epochs[partition]:
+        metadata = next(candidate for candidate in topic.partitions if candidate.partition_index == partition)
+        if metadata.leader_id < 0 or metadata.leader_epoch < self._epochs[partition]:
             raise LeaderNotAvailable
-        self._epochs[partition] = found.leader_epoch
-        return topic.topic_id, found.leader_id
+        self._epochs[partition] = metadata.leader_epoch
+        return topic.topic_id, metadata.leader_id
 
     async def pause(self) -> None:
         await asyncio.sleep(self._random.random() / 8)
 
 
 class Writer(_Client):
-    """An idempotent producer with acks=all and one record at a time, which tries until it hears that it succeeded."""
+    """An idempotent producer with acks=all that sends one record at a time and retries until it is acknowledged."""
 
     def __init__(self, brokers: list[int], random: Random, topic: str, partition: int) -> None:
         super().__init__(brokers, random)
         self._topic, self.partition = topic, partition
         self.acknowledged: dict[int, int] = {}
         """Number of the record → its offset."""
-        self.surprises: list[str] = []
+        self.unexpected_errors: list[str] = []
         self.producer_id = -1
 
     async def run(self) -> None:
         while self.producer_id < 0:
             try:
-                answer = await self.ask_anybody(InitProducerIdRequest(transactional_id=None))
+                answer = await self.send_to_any(InitProducerIdRequest(transactional_id=None))
                 self.producer_id = answer.producer_id
             except ApiError:
                 await self.pause()
@@ -88,16 +88,16 @@ class Writer(_Client):
             await asyncio.sleep(self._random.random() / 8)
 
     async def _try(self, record: Record, number: int) -> int:
-        """The record's offset, or -1."""
+        """Send the record once. Return its offset, or -1 if it was not acknowledged."""
         data = build_batch([record], producer_id=self.producer_id, producer_epoch=0, base_sequence=number)
         try:
-            topic_id, leader = await self.leader(self._topic, self.partition)
-            answer = await self.ask(leader, _produce(topic_id, {self.partition: bytes(data)}))
+            topic_id, leader = await self.find_leader(self._topic, self.partition)
+            answer = await self.send(leader, _produce(topic_id, {self.partition: bytes(data)}))
         except ApiError:
             return -1
         (part,) = answer.responses[0].partition_responses
         if part.error_code and not by_code(part.error_code).retriable:
-            self.surprises.append(by_code(part.error_code).__name__)
+            self.unexpected_errors.append(by_code(part.error_code).__name__)
         return -1 if part.error_code else int(part.base_offset)
 
 
@@ -115,7 +115,7 @@ class TransactionalWriter(_Client):
     async def run(self) -> None:
         number = 0
         while not self.is_stopped:
-            if self._id < 0 and not await self._begin_anew():
+            if self._id < 0 and not await self._initialize():
                 await self.pause()
                 continue
             number += 1
@@ -128,16 +128,16 @@ class TransactionalWriter(_Client):
                 if ended and commit:
                     self.outcomes[name] = "commit"
             else:
-                self._id = -1  # whoever takes over the id aborts what is open
+                self._id = -1  # the next InitProducerId aborts the open transaction
             await self.pause()
-        while not await self._begin_anew():
+        while not await self._initialize():
             await self.pause()
 
-    async def _begin_anew(self) -> bool:
+    async def _initialize(self) -> bool:
         try:
-            coordinator = await self._coordinator()
+            coordinator = await self._find_coordinator()
             request = InitProducerIdRequest(transactional_id=self.name, transaction_timeout_ms=5_000)
-            answer = await self.ask(coordinator, request)
+            answer = await self.send(coordinator, request)
         except ApiError:
             return False
         if answer.error_code:
@@ -146,17 +146,17 @@ class TransactionalWriter(_Client):
         self._sequences.clear()
         return True
 
-    async def _coordinator(self) -> int:
+    async def _find_coordinator(self) -> int:
         request = FindCoordinatorRequest(key_type=_TRANSACTIONS, coordinator_keys=[self.name])
-        (found,) = (await self.ask_anybody(request)).coordinators
-        if found.error_code:
-            raise by_code(found.error_code)()
-        return int(found.node_id)
+        (coordinator,) = (await self.send_to_any(request)).coordinators
+        if coordinator.error_code:
+            raise by_code(coordinator.error_code)()
+        return int(coordinator.node_id)
 
     async def _write(self, name: str) -> bool:
-        """Whether all records of the transaction were acknowledged."""
-        done = [await self._write_to(part, f"{name}/{part}") for part in range(self._partitions)]
-        return all(done)
+        """Write a record to each partition. Return whether all of them were acknowledged."""
+        acknowledged = [await self._write_to(part, f"{name}/{part}") for part in range(self._partitions)]
+        return all(acknowledged)
 
     async def _write_to(self, partition: int, value: str) -> bool:
         record = Record(0, 0, None, value.encode())
@@ -169,8 +169,8 @@ class TransactionalWriter(_Client):
         )
         for _ in range(20):
             try:
-                topic_id, leader = await self.leader(self._topic, partition)
-                answer = await self.ask(leader, _produce(topic_id, {partition: bytes(data)}, self.name))
+                topic_id, leader = await self.find_leader(self._topic, partition)
+                answer = await self.send(leader, _produce(topic_id, {partition: bytes(data)}, self.name))
             except ApiError:
                 await self.pause()
                 continue
@@ -184,13 +184,13 @@ class TransactionalWriter(_Client):
         return False
 
     async def _end(self, commit: bool) -> bool:
-        """Whether the coordinator has confirmed it; else the transaction ends one way or the other."""
+        """End the transaction. Return whether the coordinator confirmed it; otherwise, its outcome is unknown."""
         request = EndTxnRequest(
             transactional_id=self.name, producer_id=self._id, producer_epoch=self._epoch, committed=commit
         )
         for _ in range(60):
             try:
-                answer = await self.ask(await self._coordinator(), request)
+                answer = await self.send(await self._find_coordinator(), request)
             except ApiError:
                 await self.pause()
                 continue

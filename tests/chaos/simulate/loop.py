@@ -1,8 +1,8 @@
-"""An event loop on simulated time: nothing is waited for, the clock jumps to what comes next.
+"""An event loop on simulated time: it never waits, but advances the clock to the next event.
 
-Everything that runs belongs to a life: that of a process on a simulated machine, which may end at any moment. What a
-dead one had planned does not happen any more. Whose a callback is, is kept in its context, so that tasks, timers and
-whatever they start belong to the same life without knowing of it.
+Every callback belongs to a process on a simulated machine, which may end at any moment. Callbacks of an ended process
+do not run. The context of a callback identifies its process, so that tasks, timers and everything they start belong to
+the same process.
 """
 
 import asyncio
@@ -14,38 +14,38 @@ from typing import Any
 _START_S = 1_000.0
 
 
-class Life:
-    """A process, from its start to its end."""
+class SimulatedProcess:
+    """A process on a simulated machine, from its start to its end."""
 
     def __init__(self, host: int) -> None:
         self.host = host
         self.is_alive = True
         self.context = copy_context()
-        self.context.run(_owner.set, self)
+        self.context.run(_current.set, self)
 
 
-_owner: ContextVar[Life | None] = ContextVar("owner", default=None)
+_current: ContextVar[SimulatedProcess | None] = ContextVar("current", default=None)
 
 
-def current_life() -> Life | None:
-    """Whose code is running."""
-    return _owner.get()
+def current_process() -> SimulatedProcess | None:
+    """Return the process whose code is running."""
+    return _current.get()
 
 
-class _Jump:
-    """In the place of a selector: to wait is to let time pass."""
+class _SimulatedSelector:
+    """Advances the clock instead of waiting."""
 
     def __init__(self, loop: "SimulatedLoop") -> None:
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        assert timeout is not None, "everybody waits, and nothing will ever happen"
+        assert timeout is not None, "deadlock: all tasks wait and no timer is set"
         self._loop.now_s += timeout
         return []
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """One thread, one clock, one source of chance."""
+    """One thread, one clock, one source of randomness."""
 
     def __init__(self, random: Random) -> None:
         super().__init__()
@@ -53,31 +53,31 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.random = random
         self.network: Any = None
         self.readers: dict[int, Callable[[], None]] = {}
-        self._selector = _Jump(self)
-        self.set_exception_handler(self._failed)
+        self._selector = _SimulatedSelector(self)
+        self.set_exception_handler(self._record_failure)
         self.failures: list[str] = []
 
     def time(self) -> float:
         return self.now_s
 
-    # -- what is dead does nothing --
+    # -- callbacks of ended processes do not run --
 
     def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
-        life = _life_of(context)
-        if life is None:
+        process = _process_of(context)
+        if process is None:
             return super().call_soon(callback, *args, context=context)
-        return super().call_soon(_if_alive, life, callback, args, context=context)
+        return super().call_soon(_if_alive, process, callback, args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:  # type: ignore[override]
-        life = _life_of(context)
-        if life is None:
+        process = _process_of(context)
+        if process is None:
             return super().call_at(when, callback, *args, context=context)
-        return super().call_at(when, _if_alive, life, callback, args, context=context)
+        return super().call_at(when, _if_alive, process, callback, args, context=context)
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
         return self.call_soon(callback, *args, context=context)
 
-    # -- threads and sockets, which are simulated, too --
+    # -- simulated threads and sockets --
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         future: asyncio.Future[Any] = self.create_future()
@@ -87,7 +87,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 return
             try:
                 future.set_result(func(*args))
-            except Exception as error:  # noqa: BLE001 (whoever waits for it gets it)
+            except Exception as error:  # noqa: BLE001 (the future passes it on)
                 future.set_exception(error)
 
         self.call_later(self.random.random() / 500, run)
@@ -103,31 +103,31 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def add_reader(self, fd: Any, callback: Any, *args: Any) -> None:  # type: ignore[override]
         assert not args
         self.readers[fd] = callback
-        self.call_soon(self.network.ready, fd)  # what came while nobody read
+        self.call_soon(self.network.notify_reader, fd)  # data may have arrived before
 
     def remove_reader(self, fd: Any) -> bool:
         return self.readers.pop(fd, None) is not None
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none."""
+        """Do nothing: there are no I/O events."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps."""
+        """Do nothing: the loop never sleeps."""
 
     def _check_closed(self) -> None:
-        """What is left of dead processes may end after the world has."""
+        """Do nothing: tasks of ended processes may end after the loop is closed."""
 
-    def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A bug in a node that runs; what ended with its process does not count."""
+    def _record_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Record an exception in a callback, which is a bug of a running node."""
         error = context.get("exception")
         if error is not None:
             self.failures.append(f"{context['message']}: {error!r}")
 
 
-def _life_of(context: Context | None) -> Life | None:
-    return _owner.get() if context is None else context.get(_owner)
+def _process_of(context: Context | None) -> SimulatedProcess | None:
+    return _current.get() if context is None else context.get(_current)
 
 
-def _if_alive(life: Life, callback: Any, args: tuple[Any, ...]) -> None:
-    if life.is_alive:
+def _if_alive(process: SimulatedProcess, callback: Any, args: tuple[Any, ...]) -> None:
+    if process.is_alive:
         callback(*args)

@@ -1,7 +1,7 @@
-"""A machine with a whole node on it: the real one, but for what it asks of the operating system.
+"""A simulated machine with a complete node.
 
-Sockets, files, threads, clocks and chance are simulated; everything else is the code that `ottla serve` runs. A machine
-keeps its disk for ever, and a node for as long as its process lives.
+Sockets, files, threads, clocks and randomness are simulated; everything else is the code that `ottla serve` runs. The
+disk of a machine outlives the processes that run on it.
 """
 
 import os
@@ -28,9 +28,9 @@ from ottla.protocol.wire.batch import read_batches
 from ottla.replication.runtime import Runtime
 from ottla.storage.directories import random_ids
 from ottla.storage.threads import Threads
-from tests.chaos.simulate.loop import Life, SimulatedLoop, current_life
+from tests.chaos.simulate.invariants import Invariants
+from tests.chaos.simulate.loop import SimulatedLoop, SimulatedProcess, current_process
 from tests.chaos.simulate.network import Network
-from tests.chaos.simulate.promises import Promises
 from tests.support.simulated_disk import SimulatedDisk, Survival
 
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
@@ -39,8 +39,8 @@ _READ_BYTES = 1 << 20
 _EPOCH_MS = 1_700_000_000_000
 
 
-class ProcessLife(Life):
-    """The life of a node, with the disk that it found."""
+class NodeProcess(SimulatedProcess):
+    """The process of a node, with the disk as it was at the start."""
 
     def __init__(self, machine: "Machine") -> None:
         super().__init__(machine.number)
@@ -49,80 +49,86 @@ class ProcessLife(Life):
 
 
 class Machine:
-    """A node's machine."""
+    """A machine that runs a node."""
 
     def __init__(
         self,
         number: int,
         loop: SimulatedLoop,
         network: Network,
-        promises: Promises,
+        invariants: Invariants,
         settings: dict[str, str],
         random: Random,
     ) -> None:
-        self.number, self._loop, self._network, self._promises, self.random = number, loop, network, promises, random
+        self.number, self._loop, self._network, self._invariants, self.random = (
+            number,
+            loop,
+            network,
+            invariants,
+            random,
+        )
         self.skew_ms = random.randint(-60_000, 60_000)
         self.disk_ms = random.choice((1, 4, 20))
         self.settings: NodeSettings = load_settings(None, settings)
         self.disk = SimulatedDisk(seed=random.randrange(1 << 30), now_ms=self.now_ms)
-        self.life: ProcessLife | None = None
+        self.process: NodeProcess | None = None
         self.node: WatchedNode | None = None
         format_directories(self.settings, CLUSTER_ID, disk=self.disk, now_ms=self.now_ms)
 
     def now_ms(self) -> int:
-        """This machine's wall clock."""
+        """Return the wall clock of this machine."""
         return _EPOCH_MS + round(self._loop.now_s * 1000) + self.skew_ms
 
     @property
     def is_up(self) -> bool:
-        return self.life is not None
+        return self.process is not None
 
     def start(self) -> None:
-        """Start the process; it gets ready when it can."""
-        assert self.life is None
+        """Start the process without waiting until it is ready."""
+        assert self.process is None
         self._network.down.discard(self.number)
-        self.life = ProcessLife(self)
-        self.life.context.copy().run(self._run, self.life)
+        self.process = NodeProcess(self)
+        self.process.context.copy().run(self._run, self.process)
 
-    def _run(self, life: ProcessLife) -> None:
-        node = self.node = WatchedNode(self.settings, self._runtime(), self._promises)
+    def _run(self, process: NodeProcess) -> None:
+        node = self.node = WatchedNode(self.settings, self._runtime(), self._invariants)
         starting = self._loop.create_task(node.start())
-        life.tasks = [starting]  # type: ignore[attr-defined] # nobody else holds it
-        starting.add_done_callback(partial(self._started, life))
+        process.tasks = [starting]  # type: ignore[attr-defined] # the only reference
+        starting.add_done_callback(partial(self._check_start, process))
 
     def _runtime(self) -> Runtime:
         random = Random(self.random.randrange(1 << 62))
         threads = cast(Threads, _Threads(self, self._loop))
         return Runtime(self._loop, now_ms=self.now_ms, random=random, threads=threads)
 
-    def _started(self, life: ProcessLife, starting: Any) -> None:
-        if life.is_alive and not starting.cancelled() and starting.exception() is not None:
+    def _check_start(self, process: NodeProcess, starting: Any) -> None:
+        if process.is_alive and not starting.cancelled() and starting.exception() is not None:
             raise starting.exception()
 
     def kill(self, *, power: bool = False, survival: Survival | None = None) -> None:
-        """SIGKILL; or the machine goes off, and what was not synced may be lost."""
-        life = self.life
-        assert life is not None
-        life.is_alive = False
-        self.life = self.node = None
+        """Kill the process; with `power`, turn the machine off, which may lose unsynced writes."""
+        process = self.process
+        assert process is not None
+        process.is_alive = False
+        self.process = self.node = None
         for key in [key for key in self._network.listening if key[0] == self.number]:
             del self._network.listening[key]
         if power:
             self._network.down.add(self.number)
-            self._network.machine_ended(life)
+            self._network.drop_connections(process)
             self.disk = self.disk.crash(survival)
         else:
-            self._network.process_ended(life)
+            self._network.reset_connections(process)
             self.disk = self.disk.process_crash()
 
 
 class WatchedNode(Node):
-    """A node whose every decision is held against what was promised."""
+    """A node whose decisions are checked against the invariants."""
 
-    def __init__(self, settings: NodeSettings, runtime: Runtime, promises: Promises) -> None:
+    def __init__(self, settings: NodeSettings, runtime: Runtime, invariants: Invariants) -> None:
         super().__init__(settings, runtime)
-        self._promises = promises
-        self._digested, self._digest = 0, 0
+        self._invariants = invariants
+        self._digest_end, self._digest = 0, 0
         self._metadata.subscribers.append(_check_isrs)
 
     @property
@@ -143,23 +149,23 @@ class WatchedNode(Node):
 
     def _on_role(self, change: RoleChanged) -> None:
         if change.role == "leader":
-            self._promises.leads_quorum(self.settings.node_id, change.epoch)
+            self._invariants.check_quorum_leader(self.settings.node_id, change.epoch)
         super()._on_role(change)
 
     def _on_committed(self, high_watermark: int) -> None:
         assert self._quorum is not None
         log = self._quorum.log
-        if log.start_offset > self._digested:  # from a snapshot: what it is made of is not known any more
-            self._digested, self._digest = log.start_offset, -1
-        while self._digested < high_watermark:
-            data = log.read_bytes(self._digested, _READ_BYTES)
+        if log.start_offset > self._digest_end:  # it loaded a snapshot, so the earlier batches are unknown
+            self._digest_end, self._digest = log.start_offset, -1
+        while self._digest_end < high_watermark:
+            data = log.read_bytes(self._digest_end, _READ_BYTES)
             for pos, header in read_batches(data, partial_tail=True):
-                if self._digested <= header.base_offset < high_watermark:
-                    assert header.next_offset <= high_watermark, "half a batch is committed"
-                    self._digested = header.next_offset
+                if self._digest_end <= header.base_offset < high_watermark:
+                    assert header.next_offset <= high_watermark, "the high watermark is within a batch"
+                    self._digest_end = header.next_offset
                     if self._digest >= 0:
                         self._digest = crc32(data[pos : pos + header.size_bytes], self._digest)
-                        self._promises.metadata_committed(self._digested, self._digest)
+                        self._invariants.check_metadata(self._digest_end, self._digest)
         super()._on_committed(high_watermark)
 
     def _fail(self, what: str, error: Exception) -> None:
@@ -172,29 +178,29 @@ def _check_isrs(update: Update) -> None:
             assert {*partition.isr} <= {*partition.replicas}, partition
 
 
-# -- the operating system --
+# -- operating system --
 
 
 class _MachineDisk:
-    """A machine's disk, as the node's metrics want it."""
+    """The disk of a machine with the methods that metrics need."""
 
     def __init__(self) -> None:
-        life = current_life()
-        assert isinstance(life, ProcessLife)
-        self._disk = life.disk
+        process = current_process()
+        assert isinstance(process, NodeProcess)
+        self._disk = process.disk
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._disk, name)
 
     def start_minute(self) -> None:
-        """Nobody asks."""
+        """Do nothing: there are no metrics."""
 
     def families(self) -> Iterator[Any]:
         return iter(())
 
 
 class _Threads:
-    """Work that takes its time, on the loop itself."""
+    """Threads whose work runs on the event loop after a delay."""
 
     def __init__(self, machine: Machine, loop: SimulatedLoop) -> None:
         self._machine, self._call_later, self._is_closed = machine, loop.call_later, False
@@ -220,7 +226,7 @@ class _Threads:
 
 
 class _Lock:
-    """A directory has no other owner here."""
+    """A directory lock that always succeeds."""
 
     def __init__(self, path: str) -> None: ...
 
@@ -229,12 +235,12 @@ class _Lock:
 
 @contextmanager
 def simulated_system(loop: SimulatedLoop, network: Network, random: Random) -> Iterator[None]:
-    """Inside, nodes that are made use this loop, this network and the disks of their machines."""
+    """Let nodes use this loop, this network and the disks of their machines while the body runs."""
 
     def pread(file: int, size: int, position: int) -> bytes:
-        life = current_life()
-        assert isinstance(life, ProcessLife)
-        return life.disk.pread(file, size, position)
+        process = current_process()
+        assert isinstance(process, NodeProcess)
+        return process.disk.pread(file, size, position)
 
     def sendfile(out: int, file: int, position: int, size: int) -> int:
         data = pread(file, size, position)

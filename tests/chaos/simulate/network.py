@@ -1,9 +1,8 @@
-"""Connections between simulated machines: bytes arrive in order and late, and not at all while a way is cut.
+"""Connections between simulated machines: bytes arrive in order and with a delay, except over links that are cut.
 
-A way is cut for one direction at a time. What is sent into a cut way waits, as TCP sends it again and again, and
-arrives some time after the way is open; unless an end is closed meanwhile. When a process dies, its machine closes its
-connections, as far as that gets through; when a machine dies, nobody is told, and who writes to it after it is up
-again hears that there is no such connection.
+A link has one direction. Data sent over a cut link arrive some time after the link is healed, because TCP retransmits
+them, unless an end is closed in the meantime. When a process dies, its machine resets its connections, if the links are
+up. When a machine dies, its peers get no notice; if they send data after it is up again, they get a reset.
 """
 
 import asyncio
@@ -14,43 +13,44 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from tests.chaos.simulate.loop import Life, SimulatedLoop, current_life
+from tests.chaos.simulate.loop import SimulatedLoop, SimulatedProcess, current_process
 
 CLIENTS = 0
-"""The machine that clients are on."""
+"""The machine of the clients."""
 _END, _BROKEN = object(), object()
-_TICK_S = 1e-7  # what is planned for the same moment may happen in any order
-_HIGH_FILENO = 50_000_000  # no real descriptor has such a number
+_TICK_S = 1e-7  # events at the same moment may happen in any order
+_HIGH_FILENO = 50_000_000  # higher than any real file descriptor
 
 
 class Network:
-    """All connections, and which ways are open."""
+    """All connections, and the state of the links between machines."""
 
     def __init__(self, loop: SimulatedLoop, random: Random) -> None:
         self._loop = loop
         self._random = random
         self.cut: set[tuple[int, int]] = set()
-        """(from, to): nothing gets this way."""
+        """Links (source, target) that deliver nothing."""
         self.slow: set[int] = set()
+        """Machines whose links are slow."""
         self.down: set[int] = set()
-        """Machines that are off."""
+        """Machines that are turned off."""
         self.listening: dict[tuple[int, int], ListeningSocket] = {}
-        self.clients = Life(CLIENTS)
+        self.clients = SimulatedProcess(CLIENTS)
         self._held: list[tuple[int, int, Callable[[], None]]] = []
         self._ends: dict[int, End] = {}
         self._numbers = count(_HIGH_FILENO)
 
-    # -- ways --
+    # -- links --
 
     def heal(self) -> None:
         self.cut.clear()
         self.slow.clear()
         held, self._held = self._held, []
         for source, target, arrive in held:
-            self._loop.call_later(self._random.random() / 2, self._pass, source, target, arrive)
+            self._loop.call_later(self._random.random() / 2, self._deliver, source, target, arrive)
 
-    def _pass(self, source: int, target: int, arrive: Callable[[], None]) -> None:
-        """Let something get from machine to machine, as soon as it may."""
+    def _deliver(self, source: int, target: int, arrive: Callable[[], None]) -> None:
+        """Deliver data, or hold them while the link is cut. A machine that is off loses them."""
         if (source, target) in self.cut or target in self.down:
             if (source, target) in self.cut:
                 self._held.append((source, target, arrive))
@@ -58,16 +58,16 @@ class Network:
             arrive()
 
     def carry(self, source: int, target: int, not_before_s: float, arrive: Callable[[], None]) -> float:
-        """Bring something to another machine, not before a moment; returns when that will be, if nothing is cut."""
+        """Send data to another machine. Return the time of arrival if no link is cut, at least `not_before_s`."""
         longest_s = 0.08 if source in self.slow or target in self.slow else 0.003
-        at = max(self._loop.now_s + self._random.random() * longest_s, not_before_s)
-        self._loop.call_at(at, self._pass, source, target, arrive, context=Context())
-        return at
+        arrival_s = max(self._loop.now_s + self._random.random() * longest_s, not_before_s)
+        self._loop.call_at(arrival_s, self._deliver, source, target, arrive, context=Context())
+        return arrival_s
 
     # -- connections --
 
     async def connect(self, protocol: asyncio.Protocol, host: str, port: int) -> "Transport":
-        source = current_life() or self.clients
+        source = current_process() or self.clients
         target = int(host.removeprefix("node"))
         opened: asyncio.Future[Transport] = self._loop.create_future()
 
@@ -82,62 +82,62 @@ class Network:
 
         def arrive() -> None:
             listening = self.listening.get((target, port))
-            if listening is None or not listening.life.is_alive:
+            if listening is None or not listening.process.is_alive:
                 self.carry(target, source.host, 0, lambda: settle(ConnectionRefusedError(111, "refused")))
                 return
-            here, there = self._pair(source, listening.life)
+            here, there = self._pair(source, listening.process)
             listening.backlog.append(there)
             self.carry(target, source.host, 0, lambda: settle(None, here))
-            self.ready(listening.number)
+            self.notify_reader(listening.number)
 
         self.carry(source.host, target, 0, arrive)
         return await opened
 
-    def _pair(self, one: Life, other: Life) -> tuple["End", "End"]:
+    def _pair(self, one: SimulatedProcess, other: SimulatedProcess) -> tuple["End", "End"]:
         here, there = End(self, one, next(self._numbers)), End(self, other, next(self._numbers))
         here.peer, there.peer = there, here
         self._ends[here.number], self._ends[there.number] = here, there
         return here, there
 
     def listen(self, port: int) -> "ListeningSocket":
-        life = current_life()
-        assert life is not None
-        made = ListeningSocket(self, life, port, next(self._numbers))
-        self.listening[life.host, port] = made
-        return made
+        process = current_process()
+        assert process is not None
+        listening = ListeningSocket(self, process, port, next(self._numbers))
+        self.listening[process.host, port] = listening
+        return listening
 
     def end_of(self, number: int) -> "End":
         return self._ends[number]
 
-    def ready(self, number: int) -> None:
-        """Call whoever wants to read, as long as there is something to be read."""
-        waiting = self._waiting(number)
+    def notify_reader(self, number: int) -> None:
+        """Call the reader of a socket as long as the socket is readable."""
+        readable = self._find_readable(number)
         callback = self._loop.readers.get(number)
-        if waiting is None or callback is None or not waiting.life.is_alive:
+        if readable is None or callback is None or not readable.process.is_alive:
             return
-        waiting.life.context.copy().run(callback)
-        if self._waiting(number) is not None and number in self._loop.readers:
-            self._loop.call_soon(self.ready, number, context=Context())
+        readable.process.context.copy().run(callback)
+        if self._find_readable(number) is not None and number in self._loop.readers:
+            self._loop.call_soon(self.notify_reader, number, context=Context())
 
-    def _waiting(self, number: int) -> "End | ListeningSocket | None":
+    def _find_readable(self, number: int) -> "End | ListeningSocket | None":
         end = self._ends.get(number)
         if end is not None:
             return end if end.inbox else None
-        return next((each for each in self.listening.values() if each.number == number and each.backlog), None)
+        return next((socket for socket in self.listening.values() if socket.number == number and socket.backlog), None)
 
-    def process_ended(self, life: Life) -> None:
-        """The machine closes what the process had open."""
-        for end in [end for end in self._ends.values() if end.life is life]:
+    def reset_connections(self, process: SimulatedProcess) -> None:
+        """Reset the connections of a process, as the kernel does when it ends."""
+        for end in [end for end in self._ends.values() if end.process is process]:
             end.send(_BROKEN)
             self.forget(end)
 
-    def machine_ended(self, life: Life) -> None:
-        """Nobody is told."""
-        for end in [end for end in self._ends.values() if end.life is life]:
+    def drop_connections(self, process: SimulatedProcess) -> None:
+        """Remove the connections of a process without notice to the peers."""
+        for end in [end for end in self._ends.values() if end.process is process]:
             self.forget(end)
 
     def close(self) -> None:
-        """The world ends, and all that is still open with it."""
+        """Close all connections at the end of the simulation."""
         for end in list(self._ends.values()):
             self.forget(end)
 
@@ -145,7 +145,7 @@ class Network:
         self._ends.pop(end.number, None)
         end.is_closed = True
         if end.transport is not None:
-            end.transport.is_over = True
+            end.transport.is_closed = True
 
 
 class End:
@@ -153,33 +153,33 @@ class End:
 
     peer: "End"
 
-    def __init__(self, network: Network, life: Life, number: int) -> None:
-        self.network, self.life, self.number = network, life, number
+    def __init__(self, network: Network, process: SimulatedProcess, number: int) -> None:
+        self.network, self.process, self.number = network, process, number
         self.inbox: deque[Any] = deque()
         self.is_closed = False
         self.transport: Transport | None = None
-        self.take: Callable[[Any], None] | None = None
-        """Called with what comes, where it is not asked for by reading."""
+        self.receive: Callable[[Any], None] | None = None
+        """Called with arriving data, if the end has a transport instead of a socket."""
         self._last_s = 0.0
 
-    def send(self, what: Any) -> None:
-        """Bytes, the end or the news that the connection is broken; in order."""
+    def send(self, item: Any) -> None:
+        """Send bytes, `_END` or `_BROKEN`, in order."""
         if self.is_closed:
             return
         peer = self.peer
         after_s = self._last_s + _TICK_S
-        self._last_s = self.network.carry(self.life.host, peer.life.host, after_s, lambda: peer.arrived(what))
+        self._last_s = self.network.carry(self.process.host, peer.process.host, after_s, lambda: peer.accept(item))
 
-    def arrived(self, what: Any) -> None:
-        if self.is_closed or not self.life.is_alive:
-            if what is not _BROKEN and what is not _END and not self.peer.is_closed:
+    def accept(self, item: Any) -> None:
+        if self.is_closed or not self.process.is_alive:
+            if item is not _BROKEN and item is not _END and not self.peer.is_closed:
                 peer = self.peer
-                self.network.carry(self.life.host, peer.life.host, 0, lambda: peer.arrived(_BROKEN))
-        elif self.take is not None:
-            self.life.context.copy().run(self.take, what)
+                self.network.carry(self.process.host, peer.process.host, 0, lambda: peer.accept(_BROKEN))
+        elif self.receive is not None:
+            self.process.context.copy().run(self.receive, item)
         else:
-            self.inbox.append(what)
-            self.network.ready(self.number)
+            self.inbox.append(item)
+            self.network.notify_reader(self.number)
 
     def close(self) -> None:
         self.send(_END)
@@ -187,17 +187,17 @@ class End:
 
 
 class ListeningSocket:
-    """What a listener calls its socket."""
+    """The socket of a listener."""
 
-    def __init__(self, network: Network, life: Life, port: int, number: int) -> None:
-        self.network, self.life, self.port, self.number = network, life, port, number
+    def __init__(self, network: Network, process: SimulatedProcess, port: int, number: int) -> None:
+        self.network, self.process, self.port, self.number = network, process, port, number
         self.backlog: deque[End] = deque()
 
     def listen(self, backlog: int) -> None:
-        """It does already."""
+        """Do nothing: the socket already listens."""
 
     def getsockname(self) -> tuple[str, int]:
-        return f"node{self.life.host}", self.port
+        return f"node{self.process.host}", self.port
 
     def fileno(self) -> int:
         return self.number
@@ -206,24 +206,24 @@ class ListeningSocket:
         if not self.backlog:
             raise BlockingIOError
         end = self.backlog.popleft()
-        return Socket(end), (f"10.0.0.{end.peer.life.host}", 0)
+        return Socket(end), (f"10.0.0.{end.peer.process.host}", 0)
 
     def close(self) -> None:
-        if self.network.listening.get((self.life.host, self.port)) is self:
-            del self.network.listening[self.life.host, self.port]
+        if self.network.listening.get((self.process.host, self.port)) is self:
+            del self.network.listening[self.process.host, self.port]
 
 
 class Socket:
-    """What a node's connection calls its socket."""
+    """The socket of a connection that a node accepted."""
 
     def __init__(self, end: End) -> None:
         self._end = end
 
     def setblocking(self, flag: bool) -> None:
-        """It never blocks."""
+        """Do nothing: the socket never blocks."""
 
     def setsockopt(self, *_: Any) -> None:
-        """There is nothing to be set."""
+        """Do nothing: there are no options."""
 
     def fileno(self) -> int:
         return self._end.number
@@ -252,57 +252,57 @@ class Socket:
         return len(data)
 
     def getsockname(self) -> tuple[str, int]:
-        return f"10.0.0.{self._end.life.host}", self._end.number
+        return f"10.0.0.{self._end.process.host}", self._end.number
 
     def getpeername(self) -> tuple[str, int]:
-        return f"10.0.0.{self._end.peer.life.host}", self._end.peer.number
+        return f"10.0.0.{self._end.peer.process.host}", self._end.peer.number
 
     def close(self) -> None:
         self._end.close()
 
 
 class Transport(asyncio.Transport):
-    """The asking end of a connection, as a protocol sees it."""
+    """The client's end of a connection, for an asyncio protocol."""
 
     def __init__(self, loop: SimulatedLoop, end: End, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self._loop, self._end, self._protocol = loop, end, protocol
-        self.is_over = False
-        end.take, end.transport = self._take, self
+        self.is_closed = False
+        end.receive, end.transport = self._receive, self
         protocol.connection_made(self)
-        for what in end.inbox:
-            self._take(what)
+        for item in end.inbox:
+            self._receive(item)
         end.inbox.clear()
 
-    def _take(self, what: Any) -> None:
-        if self.is_over:
+    def _receive(self, item: Any) -> None:
+        if self.is_closed:
             return
-        if what is _BROKEN:
-            self._lose(ConnectionResetError(104, "reset"))
-        elif what is _END:
+        if item is _BROKEN:
+            self._disconnect(ConnectionResetError(104, "reset"))
+        elif item is _END:
             self._protocol.eof_received()
-            self._lose(None)
+            self._disconnect(None)
         else:
-            self._protocol.data_received(what)
+            self._protocol.data_received(item)
 
-    def _lose(self, error: OSError | None) -> None:
-        if not self.is_over:
-            self.is_over = True
+    def _disconnect(self, error: OSError | None) -> None:
+        if not self.is_closed:
+            self.is_closed = True
             self._end.close()
             self._loop.call_soon(self._protocol.connection_lost, error)
 
     def write(self, data: Any) -> None:
-        if not self.is_over:
+        if not self.is_closed:
             self._end.send(bytes(data))
 
     def close(self) -> None:
-        self._lose(None)
+        self._disconnect(None)
 
     def abort(self) -> None:
-        self._lose(None)
+        self._disconnect(None)
 
     def is_closing(self) -> bool:
-        return self.is_over
+        return self.is_closed
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return default

@@ -1,81 +1,83 @@
-"""The simulation itself: one seed gives one history, and whatever breaks a promise is found."""
+"""The simulation itself: a seed determines a run, and violated invariants are detected."""
 
 import asyncio
 import logging
 
 import pytest
 
-from tests.chaos.simulate.promises import Promises
+from tests.chaos.simulate.invariants import Invariants
 from tests.chaos.simulate.world import World
 from tests.support.simulated_disk import Survival
 
 
-async def _come_and_go(world: World) -> None:
-    await world.until(world.all_well, "the cluster is there")
+async def _restart_a_node(world: World) -> None:
+    await world.until(world.is_healthy, "the cluster is healthy")
     await world.create("t", partitions=2)
     world.machines[1].kill()
     await asyncio.sleep(2)
     world.repair()
-    await world.until(world.all_well, "all is well again")
+    await world.until(world.is_healthy, "the cluster has recovered")
 
 
 def _history(seed: int) -> tuple[int, float, int]:
     with World(seed) as world:
-        world.run(_come_and_go(world))
-        return world.promises.committed_metadata, world.loop.now_s, world.promises.quorum_epochs
+        world.run(_restart_a_node(world))
+        return world.invariants.committed_metadata, world.loop.now_s, world.invariants.quorum_epochs
 
 
-def test_one_seed_gives_one_history() -> None:
+def test_a_seed_determines_the_history() -> None:
     first = _history(5)
     assert _history(5) == first
     assert _history(6) != first
 
 
-def test_an_error_that_a_node_logs_ends_the_story() -> None:
-    async def story(world: World) -> None:
+def test_a_logged_error_fails_the_scenario() -> None:
+    async def scenario(world: World) -> None:
         await asyncio.sleep(1)
-        logging.getLogger("ottla.node").error("something that nobody expected")
+        logging.getLogger("ottla.node").error("an unexpected error")
         await asyncio.sleep(1_000)
 
-    with World(1) as world, pytest.raises(AssertionError, match="nobody expected"):
-        world.run(story(world))
+    with World(1) as world, pytest.raises(AssertionError, match="an unexpected error"):
+        world.run(scenario(world))
 
 
-def test_a_node_that_fails_ends_the_story() -> None:
-    async def story(world: World) -> None:
-        await world.until(world.all_well, "the cluster is there")
+def test_a_failed_node_fails_the_scenario() -> None:
+    async def scenario(world: World) -> None:
+        await world.until(world.is_healthy, "the cluster is healthy")
         node = world.machines[2].node
         assert node is not None
-        world.loop.call_soon(node._fail, "it cannot go on", ValueError("broken"))
+        world.loop.call_soon(node._fail, "it cannot continue", ValueError("broken"))
         await asyncio.sleep(1_000)
 
-    with World(1) as world, pytest.raises(AssertionError, match="it cannot go on"):
-        world.run(story(world))
+    with World(1) as world, pytest.raises(AssertionError, match="it cannot continue"):
+        world.run(scenario(world))
 
 
-def test_what_was_synced_survives_the_loss_of_power() -> None:
-    """All machines at once, with nothing left that was not synced: the metadata are all there."""
+def test_synced_metadata_survive_power_loss() -> None:
+    """All machines lose power at once, and all unsynced writes are lost."""
 
-    async def story(world: World) -> None:
-        await world.until(world.all_well, "the cluster is there")
+    async def scenario(world: World) -> None:
+        await world.until(world.is_healthy, "the cluster is healthy")
         await world.create("t", partitions=2)
         for machine in world.machines.values():
             machine.kill(power=True, survival=Survival.NONE)
         world.repair()
-        await world.until(lambda: all("t" in node.image.topics for _, node in world.nodes()), "the topic is known")
-        await world.until(world.all_well, "all is well again")
+        await world.until(
+            lambda: all("t" in node.image.topics for _, node in world.nodes()), "all nodes have the topic"
+        )
+        await world.until(world.is_healthy, "the cluster has recovered")
 
     with World(2) as world:
-        world.run(story(world))
+        world.run(scenario(world))
 
 
-def test_promises_are_held_to() -> None:
-    promises = Promises()
-    promises.leads_quorum(1, 7)
-    promises.leads_quorum(2, 8)
+def test_violated_invariants_are_detected() -> None:
+    invariants = Invariants()
+    invariants.check_quorum_leader(1, 7)
+    invariants.check_quorum_leader(2, 8)
     with pytest.raises(AssertionError, match="both 1 and 3"):
-        promises.leads_quorum(3, 7)
-    promises.metadata_committed(10, 99)
-    promises.metadata_committed(10, 99)
-    with pytest.raises(AssertionError, match="differ before 10"):
-        promises.metadata_committed(10, 98)
+        invariants.check_quorum_leader(3, 7)
+    invariants.check_metadata(10, 99)
+    invariants.check_metadata(10, 99)
+    with pytest.raises(AssertionError, match="differ before offset 10"):
+        invariants.check_metadata(10, 98)

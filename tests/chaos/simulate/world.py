@@ -1,12 +1,12 @@
-"""A whole cluster in one thread: nodes on simulated machines, clients, and what may go wrong, all by one seed.
+"""A whole cluster in one thread: nodes on simulated machines, clients and faults, all determined by one seed.
 
 with World(seed=7, controllers=3, brokers=3) as world:
-    world.run(story(world))      # an async function, on simulated time
+    world.run(scenario(world))      # an async function, on simulated time
 """
 
 import asyncio
 import logging
-import random as common_random
+import random
 from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack
 from random import Random
@@ -15,12 +15,12 @@ from typing import Any, Self
 
 from ottla.client.admin import Admin
 from ottla.client.cluster import Cluster
+from tests.chaos.simulate.invariants import Invariants
 from tests.chaos.simulate.loop import SimulatedLoop
 from tests.chaos.simulate.machine import BROKER_PORT, CONTROLLER_PORT, Machine, simulated_system
 from tests.chaos.simulate.network import CLIENTS, Network
-from tests.chaos.simulate.promises import Promises
 
-LOOK_EVERY_S = 0.05
+CHECK_INTERVAL_S = 0.05
 SETTINGS = {
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -44,10 +44,10 @@ class World:
         self.loop = SimulatedLoop(Random(self.random.random()))
         self.network = Network(self.loop, Random(self.random.random()))
         self.loop.network = self.network
-        self.promises = Promises()
-        self.complaints = _Complaints()
+        self.invariants = Invariants()
+        self.errors = _ErrorLog()
         self._stack = ExitStack()
-        common_random.seed(seed)
+        random.seed(seed)
         count = max(controllers, brokers) if combined else controllers + brokers
         self._controllers = [*range(1, controllers + 1)]
         self.broker_ids = [*range(count - brokers + 1, count + 1)]
@@ -57,14 +57,14 @@ class World:
     def __enter__(self) -> Self:
         self._stack.enter_context(simulated_system(self.loop, self.network, Random(self.random.random())))
         logger = logging.getLogger("ottla")
-        logger.addHandler(self.complaints)
-        self._stack.callback(logger.removeHandler, self.complaints)
+        logger.addHandler(self.errors)
+        self._stack.callback(logger.removeHandler, self.errors)
         asyncio.set_event_loop(self.loop)
         self._stack.callback(asyncio.set_event_loop, None)
         for number in self._numbers:
             settings = self._settings(number)
-            chance = Random(self.random.random())
-            self.machines[number] = Machine(number, self.loop, self.network, self.promises, settings, chance)
+            machine_random = Random(self.random.random())
+            self.machines[number] = Machine(number, self.loop, self.network, self.invariants, settings, machine_random)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -75,71 +75,73 @@ class World:
         self._stack.close()
         self.loop.close()
 
-    def run(self, story: Coroutine[Any, Any, None]) -> None:
-        """Live through a story; fails if a node has met an error that it did not expect."""
-        self.loop.run_until_complete(self._live(story))
+    def run(self, scenario: Coroutine[Any, Any, None]) -> None:
+        """Start all machines and run a scenario. Fail if a node violates an invariant or logs an error."""
+        self.loop.run_until_complete(self._run(scenario))
 
-    async def _live(self, story: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, scenario: Coroutine[Any, Any, None]) -> None:
         for machine in self.machines.values():
             machine.start()
-        looking, telling = asyncio.ensure_future(self._look()), asyncio.ensure_future(story)
-        done, _ = await asyncio.wait([looking, telling], return_when=asyncio.FIRST_COMPLETED)
-        looking.cancel()
-        telling.cancel()
-        for each in done:
-            each.result()
-        self.look()
+        checking, running = asyncio.ensure_future(self._check_repeatedly()), asyncio.ensure_future(scenario)
+        done, _ = await asyncio.wait([checking, running], return_when=asyncio.FIRST_COMPLETED)
+        checking.cancel()
+        running.cancel()
+        for task in done:
+            task.result()
+        self.check()
 
-    async def _look(self) -> None:
+    async def _check_repeatedly(self) -> None:
         while True:
-            self.look()
-            await asyncio.sleep(LOOK_EVERY_S)
+            self.check()
+            await asyncio.sleep(CHECK_INTERVAL_S)
 
-    def look(self) -> None:
-        """Hold all nodes against what was promised."""
+    def check(self) -> None:
+        """Check the invariants on all nodes, and that no node has logged an error."""
         assert not self.loop.failures, self.loop.failures
-        assert not self.complaints.found, self.complaints.found
+        assert not self.errors.lines, self.errors.lines
         for number, node in self.nodes():
-            self.promises.logs(number, node.partitions)
+            self.invariants.check_logs(number, node.partitions)
 
     def nodes(self) -> Iterator[tuple[int, Any]]:
         for number, machine in self.machines.items():
             if machine.node is not None:
                 yield number, machine.node
 
-    # -- what stories do --
+    # -- actions of scenarios --
 
     @property
     def servers(self) -> str:
         return ",".join(f"node{number}:{BROKER_PORT}" for number in self.broker_ids)
 
-    async def until(self, holds: Any, what: str, seconds: float = 120.0) -> None:
+    async def until(self, is_true: Any, what: str, seconds: float = 120.0) -> None:
+        """Wait until a condition is true. Fail after a time."""
         end = self.loop.now_s + seconds
-        while not holds():
-            assert self.loop.now_s < end, f"after {seconds:g} simulated seconds still not: {what}"
-            await asyncio.sleep(LOOK_EVERY_S)
+        while not is_true():
+            assert self.loop.now_s < end, f"not true after {seconds:g} simulated seconds: {what}"
+            await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def create(self, topic: str, *, partitions: int, replicas: int = 3) -> None:
         async with Cluster(self.servers, timeout_s=60.0) as cluster:
             await Admin(cluster).create_topic(topic, partitions=partitions, replicas=replicas)
 
     def cut(self, some: list[int], others: list[int]) -> None:
-        """Both ways."""
+        """Cut the links between two groups of hosts in both directions."""
         self.network.cut |= {(one, other) for one in some for other in others if one != other}
         self.network.cut |= {(other, one) for one in some for other in others if one != other}
 
     def repair(self) -> None:
+        """Heal the network and start all machines."""
         self.network.heal()
         for machine in self.machines.values():
             if not machine.is_up:
                 machine.start()
 
-    def all_well(self) -> bool:
-        """Whether all nodes serve, know the same, and all replicas are in sync."""
+    def is_healthy(self) -> bool:
+        """Whether all nodes serve with current metadata, and all replicas are in sync."""
         images = [node.image for _, node in self.nodes()]
         if len(images) < len(self.machines) or not all(node.is_serving for _, node in self.nodes()):
             return False
-        if any(image.offset + 1 < self.promises.committed_metadata for image in images):
+        if any(image.offset + 1 < self.invariants.committed_metadata for image in images):
             return False
         return all(
             len(partition.isr) == len(partition.replicas)
@@ -148,7 +150,7 @@ class World:
             for partition in topic.partitions
         ) and all(not broker.fenced for image in images for broker in image.brokers.values())
 
-    def everybody(self) -> list[int]:
+    def hosts(self) -> list[int]:
         return [CLIENTS, *self.machines]
 
     def _settings(self, number: int) -> dict[str, str]:
@@ -159,7 +161,7 @@ class World:
         if number in self._controllers:
             roles.append("controller")
             listeners.append(f"CONTROLLER://node{number}:{CONTROLLER_PORT}")
-        voters = ",".join(f"{each}@node{each}:{CONTROLLER_PORT}" for each in self._controllers)
+        voters = ",".join(f"{voter}@node{voter}:{CONTROLLER_PORT}" for voter in self._controllers)
         replicas = str(min(3, len(self.broker_ids)))
         settings = {
             **SETTINGS,
@@ -176,12 +178,12 @@ class World:
         return settings
 
 
-class _Complaints(logging.Handler):
-    """What nodes log as an error."""
+class _ErrorLog(logging.Handler):
+    """Collects the errors that nodes log."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.found: list[str] = []
+        self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.found.append(self.format(record))
+        self.lines.append(self.format(record))

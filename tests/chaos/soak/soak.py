@@ -20,10 +20,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from tests.chaos.faults.network import Network
 from tests.chaos.soak.checker import check
+from tests.chaos.soak.client_processes import ClientFailed, ClientProcesses
 from tests.chaos.soak.clients import COPIERS, COPY, PARTITIONS, PLAIN, TRANSACTIONAL
-from tests.chaos.soak.crowd import ClientFailed, Crowd
+from tests.chaos.soak.fault_injector import FaultInjector
 from tests.chaos.soak.history import Event, Recorder, by_kind, name_of, read_history
-from tests.chaos.soak.mayhem import Mayhem
 from tests.support.acknowledged import QUICK
 from tests.support.ottla_cluster import OttlaCluster, eventually
 from tests.support.ottla_node import NodeFailed
@@ -115,28 +115,28 @@ class Soak:
             cluster.ask(lambda admin, topic=topic: admin.create_topic(topic, partitions=PARTITIONS, replicas=3))  # type: ignore[misc]
 
     @contextmanager
-    def _crowd(self, cluster: OttlaCluster) -> Iterator[Crowd]:
-        crowd = Crowd(self._history, cluster.address, self._seed, with_java=self._with_java)
+    def _crowd(self, cluster: OttlaCluster) -> Iterator[ClientProcesses]:
+        crowd = ClientProcesses(self._history, cluster.address, self._seed, with_java=self._with_java)
         try:
             crowd.start()
             yield crowd
         finally:
             crowd.close()
 
-    def _torment(self, cluster: OttlaCluster, network: Network, crowd: Crowd) -> None:
-        mayhem = Mayhem(cluster, network, self._random, topic=PLAIN, say=self._say)
+    def _torment(self, cluster: OttlaCluster, network: Network, crowd: ClientProcesses) -> None:
+        injector = FaultInjector(cluster, network, self._random, topic=PLAIN, say=self._say)
         end = time.monotonic() + self._seconds
         time.sleep(min(5.0, self._seconds / 3))  # all are at work
         while (now := time.monotonic()) < end:
-            mayhem.cause(min(end, now + _REPLACE_EVERY_S))
+            injector.cause(min(end, now + _REPLACE_EVERY_S))
             self._say(f"{crowd.replace_one(self._random)} is killed and started again")
             crowd.check_alive()
             self._check_running(cluster)
-        self._outcome.counts["faults"] = mayhem.faults
-        mayhem.repair()
+        self._outcome.counts["faults"] = injector.faults
+        injector.repair()
         self._settle(cluster, crowd)
 
-    def _settle(self, cluster: OttlaCluster, crowd: Crowd) -> None:
+    def _settle(self, cluster: OttlaCluster, crowd: ClientProcesses) -> None:
         """All comes to rest, and is read once more."""
         for node in cluster.nodes.values():
             node.wait_until_ready()

@@ -35,7 +35,7 @@ class ClientFailed(Exception):
     """A client fell over, or did not come to an end."""
 
 
-class Crowd:
+class ClientProcesses:
     """All clients of a soak; writers are stopped before the others."""
 
     def __init__(self, folder: Path, servers: str, seed: int, *, with_java: bool) -> None:

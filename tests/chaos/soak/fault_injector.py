@@ -1,8 +1,8 @@
 """What is done to nodes and network, by chance and by a seed.
 
-mayhem = Mayhem(cluster, network, Random(seed), say=print)
-mayhem.cause(until_s)     # faults, one after the other or several at once
-mayhem.repair()           # everything runs and hears each other again
+injector = FaultInjector(cluster, network, Random(seed), say=print)
+injector.cause(until_s)     # faults, one after the other or several at once
+injector.repair()           # everything runs and hears each other again
 """
 
 import signal
@@ -19,7 +19,7 @@ _MOST_AT_ONCE: Final = 3
 _ASK_S: Final = 2.0
 
 
-class Mayhem:
+class FaultInjector:
     """Breaks things, and remembers what must be repaired."""
 
     def __init__(

@@ -18,7 +18,7 @@ Make = Callable[[], Reader]
 _AGAIN_S: Final = 0.2
 
 
-class Waiting:
+class WaitingClients:
     """Readers, each in a thread of its own, until `close`. `check` raises what made one of them stop."""
 
     def __init__(self, makes: Iterable[Make]) -> None:
