@@ -1,14 +1,14 @@
-"""A network of its own for a test that breaks it: hosts in namespaces, a bridge between them, rules who hears whom.
+"""A private network for tests that break it: hosts in network namespaces, a bridge between them, and packet filters.
 
-    with Network([1, 2, 3]) as network:      # this thread, and what it starts, is the clients' host from here on
+    with Network([1, 2, 3]) as network:      # this thread, and what it starts, now runs on the clients' host
         cluster = OttlaCluster(tmp_path, network=network)
-        network.cut([1], [2, 3])             # neither hears the other, though clients hear both
-        network.deafen(2, to=[3])            # 2 does not hear 3, which hears 2
+        network.cut([1], [2, 3])             # no packets in either direction; clients still reach all hosts
+        network.deafen(2, to=[3])            # 2 receives nothing from 3, but 3 receives from 2
         network.heal()
 
-The addresses are of the range that is kept for benchmarks (RFC 2544) and exist in these namespaces alone. Leaving the
-block removes everything; what a killed test run left is removed by the next one. Needs root, iproute2 and nftables:
-where they cannot be had, the asking test is skipped.
+The addresses belong to the range for benchmarks (RFC 2544) and exist only in these namespaces. Leaving the block
+removes everything; the next test run removes the remains of a killed one. Needs root, iproute2 and nftables; if they
+are not available, the test is skipped.
 """
 
 import ctypes
@@ -26,36 +26,36 @@ import pytest
 from bench.harness.kafka_jars import install
 
 CLIENTS = 0
-"""The host that clients are on."""
+"""The host of the clients."""
 _PREFIX = "ottla"
 _NAMES = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
 _RULES = """table inet faults {
-    set unheard { type ipv4_addr; }
-    chain input { type filter hook input priority 0; ip saddr @unheard drop; }
+    set blocked { type ipv4_addr; }
+    chain input { type filter hook input priority 0; ip saddr @blocked drop; }
 }"""
 _numbers = count()
 
 
 class Network:
-    """Hosts, numbered from 1 to 99, that all hear each other to begin with."""
+    """Hosts with numbers from 1 to 99. At first, all of them are connected."""
 
     def __init__(self, hosts: Iterable[int]) -> None:
         self._hosts = [CLIENTS, *hosts]
         self._name = f"{_PREFIX}-{os.getpid()}-{next(_numbers)}"
-        self._before: int | None = None
+        self._original_namespace: int | None = None
 
     def address(self, host: int) -> str:
         return f"198.18.0.{host or 100}"
 
     def within(self, host: int) -> tuple[str, ...]:
-        """What to put before a command, so that it runs on a host."""
+        """Return the prefix that makes a command run on a host."""
         return ("ip", "netns", "exec", self._namespace(host))
 
-    # -- who hears whom --
+    # -- packet filters --
 
     def cut(self, some: Iterable[int], others: Iterable[int]) -> None:
-        """Nothing gets from these to those, nor back."""
+        """Block all packets between two groups of hosts, in both directions."""
         some, others = [*some], [*others]
         for host in some:
             self.deafen(host, to=others)
@@ -63,27 +63,27 @@ class Network:
             self.deafen(host, to=some)
 
     def deafen(self, host: int, *, to: Iterable[int]) -> None:
-        """One way only: a host does not hear the others any more."""
-        unheard = ", ".join(self.address(other) for other in to if other != host)
-        if unheard:
-            self._rules(host, f"add element inet faults unheard {{ {unheard} }}")
+        """Block packets from the others to a host, in this direction only."""
+        blocked = ", ".join(self.address(other) for other in to if other != host)
+        if blocked:
+            self._apply_rules(host, f"add element inet faults blocked {{ {blocked} }}")
 
     def isolate(self, host: int) -> None:
-        """From everybody, clients included."""
+        """Block all packets between a host and all others, including clients."""
         self.cut([host], [other for other in self._hosts if other != host])
 
     def heal(self) -> None:
         for host in self._hosts:
-            self._rules(host, "flush set inet faults unheard")
+            self._apply_rules(host, "flush set inet faults blocked")
 
-    # -- making and removing --
+    # -- creation and removal --
 
     def __enter__(self) -> Self:
-        _need_tools()
-        _sweep()
+        _require_tools()
+        _remove_leftovers()
         try:
-            self._make()
-            self._before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+            self._create()
+            self._original_namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             inside = os.open(_NAMES / self._namespace(CLIENTS), os.O_RDONLY | os.O_CLOEXEC)
             _enter(inside)
             os.close(inside)
@@ -96,21 +96,21 @@ class Network:
         self.close()
 
     def close(self) -> None:
-        """Leave, and remove all hosts with whatever still runs on them."""
-        if self._before is not None:
-            _enter(self._before)
-            os.close(self._before)
-            self._before = None
+        """Leave the namespace, and remove all hosts with their processes."""
+        if self._original_namespace is not None:
+            _enter(self._original_namespace)
+            os.close(self._original_namespace)
+            self._original_namespace = None
         for host in self._hosts:
             if (_NAMES / self._namespace(host)).exists():
                 _remove(self._namespace(host))
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         hub = self._namespace(CLIENTS)
         for host in self._hosts:
             _run("ip", "netns", "add", self._namespace(host))
             _run("ip", "-n", self._namespace(host), "link", "set", "lo", "up")
-            self._rules(host, _RULES)
+            self._apply_rules(host, _RULES)
         _run("ip", "-n", hub, "link", "add", "bridge", "type", "bridge")
         self._set_up(CLIENTS, "bridge")
         for host in self._hosts[1:]:
@@ -124,33 +124,33 @@ class Network:
         _run("ip", "-n", namespace, "address", "add", f"{self.address(host)}/24", "dev", device)
         _run("ip", "-n", namespace, "link", "set", device, "up")
 
-    def _rules(self, host: int, what: str) -> None:
-        _run(*self.within(host), "nft", "-f", "-", told=what)
+    def _apply_rules(self, host: int, rules: str) -> None:
+        _run(*self.within(host), "nft", "-f", "-", stdin=rules)
 
     def _namespace(self, host: int) -> str:
         return f"{self._name}-{host}"
 
 
-def _need_tools() -> None:
-    """Skip the test where networks cannot be made."""
+def _require_tools() -> None:
+    """Skip the test if this machine cannot create network namespaces."""
     for command, package in (("ip", "iproute2"), ("nft", "nftables")):
         if shutil.which(command) is None:
             install(package)
         if shutil.which(command) is None:
-            pytest.skip(f"breaking networks needs {command} ({package})")
+            pytest.skip(f"network faults need {command} (package {package})")
     probe = f"{_PREFIX}-{os.getpid()}-probe"
     try:
         _run("ip", "netns", "add", probe)
-        _run("ip", "netns", "exec", probe, "nft", "-f", "-", told=_RULES)
+        _run("ip", "netns", "exec", probe, "nft", "-f", "-", stdin=_RULES)
     except NetworkFailed as error:
-        pytest.skip(f"breaking networks needs the right to make network namespaces: {error}")
+        pytest.skip(f"network faults need the permission to create network namespaces: {error}")
     finally:
         if (_NAMES / probe).exists():
             _run("ip", "netns", "delete", probe)
 
 
-def _sweep() -> None:
-    """Remove what test runs left that were killed."""
+def _remove_leftovers() -> None:
+    """Remove the namespaces of killed test runs."""
     for path in _NAMES.glob(f"{_PREFIX}-*-*"):
         owner = path.name.split("-")[1]
         if owner.isdigit() and not Path("/proc", owner).exists():
@@ -165,17 +165,17 @@ def _remove(namespace: str) -> None:
 
 
 class NetworkFailed(Exception):
-    """A command of the system's refused; with what it said."""
+    """A system command failed. The message contains its output."""
 
 
-def _run(*command: str, told: str = "") -> str:
-    done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=30, check=False)
-    if done.returncode:
-        raise NetworkFailed(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
-    return done.stdout
+def _run(*command: str, stdin: str = "") -> str:
+    result = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=30, check=False)
+    if result.returncode:
+        raise NetworkFailed(f"{' '.join(command)}: {result.stderr.strip() or result.returncode}")
+    return result.stdout
 
 
 def _enter(namespace: int) -> None:
-    """Let this thread, and all threads and processes that it starts, be in another network."""
+    """Move this thread, and all threads and processes that it starts, to another network namespace."""
     if ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "cannot enter a network namespace")

@@ -1,4 +1,4 @@
-"""Networks that are cut one way, both ways and in part: nothing acknowledged is lost, and work goes on where it can."""
+"""Network partitions in one or both directions: no acknowledged record is lost, and the majority stays available."""
 
 import os
 import signal
@@ -19,8 +19,8 @@ QUICK = {**SETTINGS, "broker.heartbeat.interval.ms": "500", "replica.socket.time
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    with Network([1, 2, 3]) as made:
-        yield made
+    with Network([1, 2, 3]) as hosts:
+        yield hosts
 
 
 @pytest.fixture
@@ -30,78 +30,84 @@ def cluster(tmp_path: Path, network: Network) -> Iterator[OttlaCluster]:
         yield running
 
 
-def test_a_network_is_cut_each_way_and_healed(network: Network, cluster: OttlaCluster) -> None:
-    """A leader that clients still reach, but no other node, must not promise anything."""
+def test_partitions_in_each_direction_lose_nothing(network: Network, cluster: OttlaCluster) -> None:
+    """A leader that only clients can reach must not acknowledge records."""
     old = cluster.controller()
     others = [number for number in cluster.nodes if number != old]
     with Acknowledged(cluster.address, TOPIC, partitions=3) as producing:
         producing.wait_for(200)
         network.cut([old], others)
-        eventually(lambda: old not in leaders_at(cluster, others[0]).values(), "the others lead all partitions")
+        eventually(lambda: old not in leaders_at(cluster, others[0]).values(), "the other nodes lead all partitions")
         producing.wait_for(200)
         network.heal()
         wait_until_in_sync(cluster)
         deaf = cluster.controller()
         network.deafen(deaf, to=[number for number in cluster.nodes if number != deaf])
-        # It holds what it was sent for half a minute, and tells whoever asks it then that it still leads.
+        # It keeps requests for half a minute, and until then answers Metadata requests that it still leads.
         producing.wait_for(300, timeout_s=120)
         network.heal()
         wait_until_in_sync(cluster)
-        network.cut([1], [2])  # both are heard by the third
+        network.cut([1], [2])  # the third node still reaches both
         producing.wait_for(300)
         network.heal()
         wait_until_in_sync(cluster)
     producing.check()
 
 
-HEAR = """
+RECEIVE = """
 import socket, sys
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ear:
-    ear.bind(("", 9999))
-    ear.settimeout(1.5)
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+    receiver.bind(("", 9999))
+    receiver.settimeout(1.5)
     print("ready", flush=True)
     try:
         while True:
-            print(ear.recv(100).decode(), flush=True)
+            print(receiver.recv(100).decode(), flush=True)
     except TimeoutError:
         pass
 """
-SPEAK = """
+SEND = """
 import socket, sys
-with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth:
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
     for address in sys.argv[2:]:
-        mouth.sendto(sys.argv[1].encode(), (address, 9999))
+        sender.sendto(sys.argv[1].encode(), (address, 9999))
 """
 
 
-def heard(network: Network) -> set[tuple[int, int]]:
-    """Who hears whom: every host speaks to every other."""
-    ears = {
-        host: subprocess.Popen([*network.within(host), sys.executable, "-c", HEAR], stdout=subprocess.PIPE, text=True)
+def open_links(network: Network) -> set[tuple[int, int]]:
+    """Let every host send to every other one. Return the pairs (receiver, sender) that work."""
+    receivers = {
+        host: subprocess.Popen(
+            [*network.within(host), sys.executable, "-c", RECEIVE], stdout=subprocess.PIPE, text=True
+        )
         for host in (1, 2, 3)
     }
-    for ear in ears.values():
-        assert ear.stdout is not None
-        assert ear.stdout.readline() == "ready\n"
-    for host in ears:
-        others = [network.address(other) for other in ears if other != host]
-        subprocess.run([*network.within(host), sys.executable, "-c", SPEAK, str(host), *others], check=True)
-    return {(host, int(word)) for host, ear in ears.items() for word in ear.communicate(timeout=30)[0].split()}
+    for receiver in receivers.values():
+        assert receiver.stdout is not None
+        assert receiver.stdout.readline() == "ready\n"
+    for host in receivers:
+        others = [network.address(other) for other in receivers if other != host]
+        subprocess.run([*network.within(host), sys.executable, "-c", SEND, str(host), *others], check=True)
+    return {
+        (host, int(sender))
+        for host, receiver in receivers.items()
+        for sender in receiver.communicate(timeout=30)[0].split()
+    }
 
 
-def test_hosts_hear_whom_they_are_told_to(network: Network) -> None:
-    everybody = {(one, other) for one in (1, 2, 3) for other in (1, 2, 3) if one != other}
-    assert heard(network) == everybody
+def test_links_are_cut_and_healed(network: Network) -> None:
+    all_links = {(one, other) for one in (1, 2, 3) for other in (1, 2, 3) if one != other}
+    assert open_links(network) == all_links
     network.deafen(1, to=[2])
-    assert heard(network) == everybody - {(1, 2)}
+    assert open_links(network) == all_links - {(1, 2)}
     network.heal()
     network.cut([1], [2, 3])
-    assert heard(network) == {(2, 3), (3, 2)}
+    assert open_links(network) == {(2, 3), (3, 2)}
     network.heal()
-    assert heard(network) == everybody
+    assert open_links(network) == all_links
 
 
-def test_nothing_is_left_of_a_network() -> None:
+def test_a_closed_network_leaves_nothing_behind() -> None:
     with Network([1]) as network:
         sleeping = subprocess.Popen([*network.within(1), "sleep", "600"])
         assert names_of_this_run()

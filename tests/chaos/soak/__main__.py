@@ -1,4 +1,6 @@
-"""The command: clients and faults for as long as is asked for, and whether anything was lost, or grows with time.
+"""Run clients and faults for a time, then check that no acknowledged record was lost.
+
+With --life, run a workload without faults and check that the resource usage of nodes does not grow.
 
 python -m tests.chaos.soak --minutes 30
 python -m tests.chaos.soak --minutes 5 --topology apart --seed 7
@@ -20,12 +22,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos.soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=30.0, help="how long faults go on (default: %(default)g)")
-    parser.add_argument("--seed", type=int, help="of the faults: the same ones again, as far as timing allows")
-    parser.add_argument("--topology", choices=sorted(TOPOLOGIES), default="combined")
-    parser.add_argument("--no-java", action="store_true", help="clients of librdkafka only")
-    parser.add_argument("--folder", type=Path, default=Path("build/soak"), help="where everything is kept")
-    parser.add_argument("--life", action="store_true", help="no faults: whether what nodes hold grows with time")
+    parser.add_argument("--minutes", type=float, default=30.0, help="duration in minutes (default: %(default)g)")
+    parser.add_argument("--seed", type=int, help="seed of the faults, to repeat a run as far as timing allows")
+    parser.add_argument("--topology", choices=sorted(TOPOLOGIES), default="combined", help="roles of the nodes")
+    parser.add_argument("--no-java", action="store_true", help="use only librdkafka clients")
+    parser.add_argument("--folder", type=Path, default=Path("build/soak"), help="directory for histories and logs")
+    parser.add_argument(
+        "--life", action="store_true", help="no faults: check that objects, memory and files of nodes do not grow"
+    )
     arguments = parser.parse_args()
     if arguments.life:
         return 1 if LongLife(arguments.folder.absolute() / "life", arguments.minutes * 60).run() else 0

@@ -1,4 +1,4 @@
-"""The clients of a soak as processes: those of librdkafka in Python, those of Kafka in one Java machine."""
+"""The client processes of a soak: librdkafka clients in Python, Kafka's Java clients in a JVM."""
 
 import os
 import signal
@@ -13,14 +13,14 @@ from typing import Final
 from bench.harness.kafka_jars import cached, class_path, compile_java, digest, java, kafka_libs
 
 STOP_S: Final = 200.0
-_TELLING_S: Final = 2.0
+_STACK_DUMP_S: Final = 2.0
 _JAVA_SOURCES: Final = sorted((Path(__file__).parent / "java").glob("*.java"))
 _JVM_OPTIONS: Final = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 WRITERS: Final = ("producer:rd-1", "hasty-producer:rd-2", "transactional:rd-tx-1", "transactional:rd-tx-2")
 READERS: Final = ("plain-reader:rd-plain", "tx-reader:rd-tx")
 MEMBERS: Final = ("classic-member:rd-m1", "classic-member:rd-m2", "consumer-member:rd-m3", "copier:rd-copier")
-"""Those that are killed now and then."""
+"""Each runs in its own process, which the soak kills and replaces."""
 JAVA_WRITERS: Final = ("producer:j-1", "hasty-producer:j-2", "transactional:j-tx")
 JAVA_OTHERS: Final = (
     "tx-reader:j-reader",
@@ -32,15 +32,15 @@ JAVA_OTHERS: Final = (
 
 
 class ClientFailed(Exception):
-    """A client fell over, or did not come to an end."""
+    """A client failed, or did not stop."""
 
 
 class ClientProcesses:
-    """All clients of a soak; writers are stopped before the others."""
+    """All clients of a soak. Writers stop before the others."""
 
     def __init__(self, folder: Path, servers: str, seed: int, *, with_java: bool) -> None:
         self._folder = folder
-        self._told = [str(folder), servers, str(seed)]
+        self._arguments = [str(folder), servers, str(seed)]
         self._writers: list[subprocess.Popen[bytes]] = []
         self._others: list[subprocess.Popen[bytes]] = []
         self._members: dict[str, subprocess.Popen[bytes]] = {}
@@ -56,7 +56,7 @@ class ClientProcesses:
             self._others.append(self._java(JAVA_OTHERS))
 
     def replace_one(self, random: Random) -> str:
-        """Kill a member of a group and start another in its place; returns its name."""
+        """Kill a member of a group, start it again, and return its name."""
         member = random.choice(sorted(self._members))
         _kill(self._members[member])
         self._members[member] = self._python([member])
@@ -74,22 +74,24 @@ class ClientProcesses:
         _stop([*self._others, *self._members.values()])
 
     def close(self) -> None:
-        """End whatever is left."""
+        """Kill all processes that still run."""
         for process in (*self._writers, *self._others, *self._members.values()):
             _kill(process)
 
     def _python(self, roles: Sequence[str]) -> subprocess.Popen[bytes]:
-        return self._start([sys.executable, "-m", "tests.chaos.soak.clients", *self._told, *roles], "python")
+        return self._start([sys.executable, "-m", "tests.chaos.soak.clients", *self._arguments, *roles], "python")
 
     def _java(self, roles: Sequence[str]) -> subprocess.Popen[bytes]:
-        return self._start([str(java()), *_JVM_OPTIONS, "-cp", java_path(), "SoakClients", *self._told, *roles], "java")
+        return self._start(
+            [str(java()), *_JVM_OPTIONS, "-cp", java_path(), "SoakClients", *self._arguments, *roles], "java"
+        )
 
-    def _start(self, command: list[str], what: str) -> subprocess.Popen[bytes]:
-        with (self._folder / f"{what}.log").open("ab") as words:
+    def _start(self, command: list[str], log_name: str) -> subprocess.Popen[bytes]:
+        with (self._folder / f"{log_name}.log").open("ab") as log:
             return subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
-                stdout=words,
+                stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=Path(__file__).parents[3],
                 env={**os.environ, "LANG": "C.UTF-8"},
@@ -97,7 +99,7 @@ class ClientProcesses:
 
 
 def java_path() -> str:
-    """The class path of the Java clients, compiled if need be."""
+    """Return the class path of the Java clients, which are compiled if necessary."""
     name = f"soak-clients-{digest(_JAVA_SOURCES)}"
     compiled = cached(name, lambda folder: compile_java(kafka_libs(), folder, _JAVA_SOURCES))
     return f"{compiled}{os.pathsep}{class_path()}"
@@ -111,10 +113,10 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-def _tell_where(process: subprocess.Popen[bytes]) -> None:
-    """Let a process write down where its threads are."""
+def _dump_stacks(process: subprocess.Popen[bytes]) -> None:
+    """Let a process write the stacks of its threads to its log."""
     process.send_signal(signal.SIGQUIT if _is_java(process) else signal.SIGUSR1)
-    time.sleep(_TELLING_S)
+    time.sleep(_STACK_DUMP_S)
 
 
 def _is_java(process: subprocess.Popen[bytes]) -> bool:
@@ -122,7 +124,7 @@ def _is_java(process: subprocess.Popen[bytes]) -> bool:
 
 
 def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
-    """Python's are told by a signal, Java's by the end of their input."""
+    """Stop Python processes with a signal, and Java processes by closing their standard input."""
     for process in processes:
         assert process.stdin is not None
         process.stdin.close()
@@ -132,7 +134,7 @@ def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
         try:
             code = process.wait(STOP_S)
         except subprocess.TimeoutExpired as error:
-            _tell_where(process)
-            raise ClientFailed(f"{process.args!r} does not end; its words tell where it stands") from error
+            _dump_stacks(process)
+            raise ClientFailed(f"{process.args!r} does not stop; the stacks of its threads are in its log") from error
         if code:
             raise ClientFailed(f"{process.args!r} ended with {code}")

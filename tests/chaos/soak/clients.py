@@ -1,9 +1,9 @@
-"""The clients of librdkafka that work while nodes and network fail, as `python -m tests.chaos.soak.clients`.
+"""The librdkafka clients of a soak.
 
     python -m tests.chaos.soak.clients FOLDER SERVERS SEED ROLE:NAME...
 
-Each role is a thread, which writes the history of its name into the folder. SIGTERM lets all come to an end in order.
-SIGUSR1 has it tell where they are.
+Each role runs in a thread and writes the history NAME.jsonl in the folder. SIGTERM stops all roles cleanly. SIGUSR1
+prints the stacks of their threads.
 """
 
 import faulthandler
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.chaos.soak.history import Recorder, name_of, named
+from tests.chaos.soak.history import Recorder, make_value, name_of
 from tests.support.acknowledged import QUICK
 
 PLAIN: Final = "plain"
@@ -38,11 +38,11 @@ _PAUSE_S: Final = 0.015
 
 
 class Stuck(Exception):
-    """A call of librdkafka does not come back."""
+    """A call of librdkafka does not return."""
 
 
 class Client:
-    """What every role needs: where the cluster is, chance, and whether to go on."""
+    """The settings, randomness and history of a role."""
 
     def __init__(self, folder: Path, servers: str, seed: str, name: str, stopping: threading.Event) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class Client:
         self.settings: dict[str, Any] = {"bootstrap.servers": servers, "client.id": name, **QUICK}
 
     @property
-    def goes_on(self) -> bool:
+    def is_running(self) -> bool:
         return not self.stopping.is_set()
 
 
@@ -60,11 +60,11 @@ class Client:
 
 
 def produce(client: Client, *, delivery_ms: int) -> None:
-    """Idempotent, acks=all. Whoever gave up a record goes on with the next ones."""
+    """Produce with acks=all and idempotence. After a record is given up, continue with the next one."""
     sent: dict[int, int] = defaultdict(int)
-    lives = 0
-    while client.goes_on:
-        lives += 1
+    instance = 0
+    while client.is_running:
+        instance += 1
         producer = Producer(
             {
                 **client.settings,
@@ -75,41 +75,41 @@ def produce(client: Client, *, delivery_ms: int) -> None:
                 "debug": "eos",
                 "log_level": 7,
             },
-            logger=_notes_of_epochs(client),
+            logger=_epoch_logger(client),
         )
-        while client.goes_on:
+        while client.is_running:
             partition = client.random.randrange(PARTITIONS)
-            name = f"{client.name}.{lives}/{partition}/{sent[partition]}"
-            value = named(name, client.random.randrange(300))
+            name = f"{client.name}.{instance}/{partition}/{sent[partition]}"
+            value = make_value(name, client.random.randrange(300))
             try:
-                producer.produce(PLAIN, value, partition=partition, on_delivery=_delivered(client))
+                producer.produce(PLAIN, value, partition=partition, on_delivery=_record_delivery(client))
                 sent[partition] += 1
             except BufferError:
                 producer.poll(0.1)
             except KafkaException as error:
-                client.record.note(f"cannot go on: {error}")
+                client.record.note(f"cannot continue: {error}")
                 break
             producer.poll(0)
             time.sleep(_PAUSE_S)
-        left = producer.flush(_FLUSH_S)
-        if left:
-            client.record.note(f"{left} records were never answered")
+        pending = producer.flush(_FLUSH_S)
+        if pending:
+            client.record.note(f"{pending} records got no response")
 
 
-def _notes_of_epochs(client: Client) -> logging.Logger:
-    """Writes down why a producer goes on with another epoch, in which it may write twice."""
+def _epoch_logger(client: Client) -> logging.Logger:
+    """Return a logger that records why a producer bumps its epoch, after which it may write duplicates."""
 
-    def is_told(record: logging.LogRecord) -> bool:
+    def record_epoch_bump(record: logging.LogRecord) -> bool:
         if "epoch bump" in record.getMessage():
             client.record.write("epoch", why=record.getMessage())
         return False
 
     logger = logging.Logger(client.name)
-    logger.addFilter(is_told)
+    logger.addFilter(record_epoch_bump)
     return logger
 
 
-def _delivered(client: Client) -> Callable[[KafkaError | None, Message], None]:
+def _record_delivery(client: Client) -> Callable[[KafkaError | None, Message], None]:
     def delivered(error: KafkaError | None, message: Message) -> None:
         topic, partition, name = message.topic(), message.partition(), name_of(message.value())
         if error is not None:
@@ -121,13 +121,13 @@ def _delivered(client: Client) -> Callable[[KafkaError | None, Message], None]:
 
 
 def transact(client: Client) -> None:
-    """Transactions of some records for some partitions; one in four is aborted."""
+    """Write transactions of up to five records to random partitions, and abort one in four."""
     number = 0
-    while client.goes_on:
-        producer = _transactional(client)
+    while client.is_running:
+        producer = _create_transactional_producer(client)
         if producer is None:
             continue
-        while client.goes_on:
+        while client.is_running:
             number += 1
             chosen = [client.random.randrange(PARTITIONS) for _ in range(client.random.randint(1, 5))]
             values = [[TRANSACTIONAL, part, f"{client.name}/{number}/{i}"] for i, part in enumerate(chosen)]
@@ -136,17 +136,18 @@ def transact(client: Client) -> None:
             def send(producer: Producer = producer, values: list[list[Any]] = values) -> None:
                 for topic, partition, name in values:
                     padding = client.random.randrange(200)
-                    producer.produce(topic, named(name, padding), partition=partition, on_delivery=_delivered(client))
+                    value = make_value(name, padding)
+                    producer.produce(topic, value, partition=partition, on_delivery=_record_delivery(client))
 
             wants_abort = client.random.random() < 0.25
-            end, usable = _run_transaction(client, producer, send, wants_abort=wants_abort)
+            end, is_usable = _run_transaction(client, producer, send, wants_abort=wants_abort)
             client.record.write("txn", n=number, values=values, end=end)
-            if not usable:
+            if not is_usable:
                 break
             time.sleep(_PAUSE_S)
 
 
-def _transactional(client: Client) -> Producer | None:
+def _create_transactional_producer(client: Client) -> Producer | None:
     producer = Producer(
         {
             **client.settings,
@@ -155,7 +156,7 @@ def _transactional(client: Client) -> Producer | None:
             "linger.ms": 1,
         }
     )
-    while client.goes_on:
+    while client.is_running:
         try:
             producer.init_transactions(_CALL_S)
             return producer
@@ -169,16 +170,16 @@ def _transactional(client: Client) -> Producer | None:
 def _run_transaction(
     client: Client, producer: Producer, send: Callable[[], None], *, wants_abort: bool
 ) -> tuple[str, bool]:
-    """How a transaction ended, and whether the producer can be used again."""
-    asked_to_commit = False
+    """Run a transaction. Return how it ended, and whether the producer can be used again."""
+    commit_was_sent = False
     try:
         producer.begin_transaction()
         send()
         if wants_abort:
             producer.flush(_CALL_S)
         else:
-            asked_to_commit = True
-            _until_answered(client, producer.commit_transaction)
+            commit_was_sent = True
+            _retry(client, producer.commit_transaction)
             return "commit", True
     except Stuck as error:
         client.record.note(f"transaction: {error}")
@@ -186,29 +187,29 @@ def _run_transaction(
     except KafkaException as error:
         client.record.note(f"transaction: {error}")
         if error.args[0].fatal() or not error.args[0].txn_requires_abort():
-            return "unknown" if asked_to_commit else "abort", False
+            return "unknown" if commit_was_sent else "abort", False
     try:
-        _until_answered(client, producer.abort_transaction)
+        _retry(client, producer.abort_transaction)
     except KafkaException as error:
         client.record.note(f"abort: {error}")
-        return "unknown" if asked_to_commit else "abort", False
-    # Whoever asked to commit and was told to abort instead cannot know what the coordinator made of the first.
-    return "unknown" if asked_to_commit else "abort", True
+        return "unknown" if commit_was_sent else "abort", False
+    # If a commit was sent before the abort, its outcome is unknown.
+    return "unknown" if commit_was_sent else "abort", True
 
 
-def _send_offsets(producer: Producer, offsets: list[TopicPartition], of: Consumer) -> None:
-    """In a thread of its own, which is left behind with its producer where the call does not come back.
+def _send_offsets(producer: Producer, offsets: list[TopicPartition], consumer: Consumer) -> None:
+    """Send offsets in a thread, which is abandoned with its producer if the call does not return.
 
-    Where all connections are lost, librdkafka gives up all brokers that it knew and begins anew. It still remembers the
-    one that coordinated the group, waits for its connection, and looks for another only when connections come or go:
-    once all is well again it waits for ever, whatever timeout it was told (confluentinc/librdkafka, issues 5456 and
-    5511). The next producer of the same name fences the one that waits.
+    When librdkafka loses all connections, it forgets all brokers and bootstraps again. But it still waits for a
+    connection to the old group coordinator, and looks for another coordinator only when connections open or close. In a
+    healthy cluster, it then waits forever and ignores its timeout (confluentinc/librdkafka, issues 5456 and 5511). The
+    next producer with the same transactional id fences the abandoned one.
     """
     failed: list[KafkaException] = []
 
     def send() -> None:
         try:
-            producer.send_offsets_to_transaction(offsets, of.consumer_group_metadata(), _CALL_S)
+            producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), _CALL_S)
         except KafkaException as error:
             failed.append(error)
 
@@ -216,12 +217,12 @@ def _send_offsets(producer: Producer, offsets: list[TopicPartition], of: Consume
     sending.start()
     sending.join(_STUCK_S)
     if sending.is_alive():
-        raise Stuck(f"offsets were not sent within {_STUCK_S:g} s")
+        raise Stuck(f"send_offsets_to_transaction did not return within {_STUCK_S:g} s")
     if failed:
         raise failed[0]
 
 
-def _until_answered(client: Client, call: Callable[[float], None]) -> None:
+def _retry(client: Client, call: Callable[[float], None]) -> None:
     deadline = time.monotonic() + _FLUSH_S
     while True:
         try:
@@ -230,14 +231,14 @@ def _until_answered(client: Client, call: Callable[[float], None]) -> None:
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > deadline:
                 raise
-            client.record.note(f"again: {error}")
+            client.record.note(f"retry: {error}")
 
 
 # -- consumers --
 
 
 def read(client: Client, topic: str) -> None:
-    """All partitions from the beginning, and on."""
+    """Read all partitions from the beginning."""
     consumer = Consumer(
         {
             **client.settings,
@@ -249,13 +250,13 @@ def read(client: Client, topic: str) -> None:
     )
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
     client.record.write("assign", a=1, topic=topic, p=[*range(PARTITIONS)])
-    while client.goes_on:
-        _note_polled(client, 1, consumer.consume(500, timeout=0.2))
+    while client.is_running:
+        _record_polled(client, 1, consumer.consume(500, timeout=0.2))
     consumer.close()
 
 
-def belong(client: Client, *, protocol: str) -> None:
-    """A member of a group, which commits what it has read."""
+def join_group(client: Client, *, protocol: str) -> None:
+    """Consume as a member of a group, and commit the offsets."""
     group = f"group-{protocol}"
     membership = _Membership(client, PLAIN, group)
     settings = {"session.timeout.ms": SESSION_TIMEOUT_MS} if protocol == "classic" else {}
@@ -269,76 +270,79 @@ def belong(client: Client, *, protocol: str) -> None:
             "auto.offset.reset": "earliest",
         }
     )
-    consumer.subscribe([PLAIN], on_assign=membership.assigned, on_revoke=membership.revoked, on_lost=membership.revoked)
+    consumer.subscribe(
+        [PLAIN], on_assign=membership.on_assign, on_revoke=membership.on_revoke, on_lost=membership.on_revoke
+    )
     next_commit = time.monotonic() + 1
-    while client.goes_on:
+    while client.is_running:
         for number in range(100):
             message = consumer.poll(0 if number else 0.2)
             if message is None:
                 break
-            membership.take(message)
-        membership.write_down()
-        if membership.reached and time.monotonic() > next_commit:
+            membership.add_message(message)
+        membership.record_polls()
+        if membership.positions and time.monotonic() > next_commit:
             next_commit = time.monotonic() + client.random.random()
-            _commit(client, consumer, group, dict(membership.reached))
+            _commit(client, consumer, group, dict(membership.positions))
     consumer.close()
 
 
 class _Membership:
-    """Which partitions a member has, since when, and how far it has read them."""
+    """The assigned partitions of a member, with the assignment and the position of each."""
 
     def __init__(self, client: Client, topic: str, group: str) -> None:
         self._client, self._topic, self._group = client, topic, group
-        self._number = int(time.monotonic() * 1000)  # others than in its last life
-        self._since: dict[int, int] = {}
+        self._number = int(time.monotonic() * 1000)  # different from those of an earlier process
+        self._assignments: dict[int, int] = {}
+        """Partition → the number of its assignment."""
         self._read: dict[tuple[int, int], list[list[Any]]] = defaultdict(list)
-        self.reached: dict[int, int] = {}
-        """Partition → where reading goes on."""
+        self.positions: dict[int, int] = {}
+        """Partition → the next offset to read."""
 
-    def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+    def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._number += 1
-        given = sorted(each.partition for each in partitions)
-        self._since |= dict.fromkeys(given, self._number)
-        self._client.record.write("assign", a=self._number, group=self._group, topic=self._topic, p=given)
+        assigned = sorted(partition.partition for partition in partitions)
+        self._assignments |= dict.fromkeys(assigned, self._number)
+        self._client.record.write("assign", a=self._number, group=self._group, topic=self._topic, p=assigned)
 
-    def revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        for each in partitions:
-            self._since.pop(each.partition, None)
-            self.reached.pop(each.partition, None)
+    def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            self._assignments.pop(partition.partition, None)
+            self.positions.pop(partition.partition, None)
 
-    def take(self, message: Message) -> None:
+    def add_message(self, message: Message) -> None:
         partition, offset = message.partition(), message.offset()
         if (error := message.error()) is not None:
             self._client.record.note(f"poll: {error}")
         else:
             assert partition is not None
             assert offset is not None
-            self._read[self._since[partition], partition].append([offset, name_of(message.value())])
-            self.reached[partition] = offset + 1
+            self._read[self._assignments[partition], partition].append([offset, name_of(message.value())])
+            self.positions[partition] = offset + 1
 
-    def write_down(self) -> None:
-        for (assignment, partition), found in self._read.items():
-            self._client.record.write("poll", a=assignment, topic=self._topic, p=partition, r=found)
+    def record_polls(self) -> None:
+        for (assignment, partition), records in self._read.items():
+            self._client.record.write("poll", a=assignment, topic=self._topic, p=partition, r=records)
         self._read.clear()
 
 
 def _commit(client: Client, consumer: Consumer, group: str, offsets: dict[int, int]) -> None:
     begun = time.monotonic_ns()
-    wanted = [TopicPartition(PLAIN, number, offset) for number, offset in offsets.items()]
-    # Whoever is killed meanwhile has asked all the same.
-    client.record.write("commit", b=begun, group=group, topic=PLAIN, offsets=offsets, ok=False, why="asked")
+    partitions = [TopicPartition(PLAIN, number, offset) for number, offset in offsets.items()]
+    # Recorded before the commit, because this process may be killed while it waits for the response.
+    client.record.write("commit", b=begun, group=group, topic=PLAIN, offsets=offsets, ok=False, why="requested")
     error: KafkaError | None = None
     try:
-        answers = consumer.commit(offsets=wanted, asynchronous=False) or []
-        error = next((each.error for each in answers if each.error is not None), None)
-    except KafkaException as failed:
-        error = failed.args[0]
-    why = {"why": error.name()} if error is not None else {}
-    client.record.write("commit", b=begun, group=group, topic=PLAIN, offsets=offsets, ok=error is None, **why)
+        results = consumer.commit(offsets=partitions, asynchronous=False) or []
+        error = next((result.error for result in results if result.error is not None), None)
+    except KafkaException as exception:
+        error = exception.args[0]
+    reason = {"why": error.name()} if error is not None else {}
+    client.record.write("commit", b=begun, group=group, topic=PLAIN, offsets=offsets, ok=error is None, **reason)
 
 
-def _note_polled(client: Client, assignment: int, messages: list[Message]) -> None:
-    """Write down what was read."""
+def _record_polled(client: Client, assignment: int, messages: list[Message]) -> None:
+    """Record the messages that were read."""
     polled: dict[tuple[str, int], list[list[Any]]] = defaultdict(list)
     for message in messages:
         if (error := message.error()) is not None:
@@ -348,14 +352,14 @@ def _note_polled(client: Client, assignment: int, messages: list[Message]) -> No
         assert topic is not None
         assert partition is not None
         polled[topic, partition].append([message.offset(), name_of(message.value())])
-    for (topic, partition), found in polled.items():
-        client.record.write("poll", a=assignment, topic=topic, p=partition, r=found)
+    for (topic, partition), records in polled.items():
+        client.record.write("poll", a=assignment, topic=topic, p=partition, r=records)
 
 
 def copy(client: Client) -> None:
-    """Read, write and commit the offsets in one transaction: every record is copied once."""
-    number = int(time.monotonic() * 1000)  # another one than in its last life
-    while client.goes_on:
+    """Read, write and commit the offsets in one transaction, so that every record is copied once."""
+    number = int(time.monotonic() * 1000)  # different from those of an earlier process
+    while client.is_running:
         consumer = Consumer(
             {
                 **client.settings,
@@ -367,28 +371,28 @@ def copy(client: Client) -> None:
             }
         )
         consumer.subscribe([PLAIN])
-        producer = _transactional(client)
-        while producer is not None and client.goes_on:
-            messages = [each for each in consumer.consume(500, timeout=0.3) if each.error() is None]
+        producer = _create_transactional_producer(client)
+        while producer is not None and client.is_running:
+            messages = [message for message in consumer.consume(500, timeout=0.3) if message.error() is None]
             if not messages:
                 continue
             number += 1
-            values = [[COPY, each.partition(), name_of(each.value())] for each in messages]
+            values = [[COPY, message.partition(), name_of(message.value())] for message in messages]
             client.record.write("txn", n=number, values=values, end="open")
 
             def send(
-                producer: Producer = producer, messages: list[Message] = messages, of: Consumer = consumer
+                producer: Producer = producer, messages: list[Message] = messages, consumer: Consumer = consumer
             ) -> None:
-                for each in messages:
-                    producer.produce(COPY, each.value(), partition=each.partition() or 0)
-                ends = {each.partition() or 0: (each.offset() or 0) + 1 for each in messages}
+                for message in messages:
+                    producer.produce(COPY, message.value(), partition=message.partition() or 0)
+                ends = {message.partition() or 0: (message.offset() or 0) + 1 for message in messages}
                 offsets = [TopicPartition(PLAIN, partition, end) for partition, end in ends.items()]
-                _send_offsets(producer, offsets, of)
+                _send_offsets(producer, offsets, consumer)
 
             end, _ = _run_transaction(client, producer, send, wants_abort=client.random.random() < 0.1)
             client.record.write("txn", n=number, values=values, end=end)
             if end != "commit":
-                break  # what was read must be read again, from where the group is
+                break  # the records must be read again from the committed offsets
         consumer.close()
 
 
@@ -398,8 +402,8 @@ ROLES: Final[dict[str, Callable[[Client], None]]] = {
     "transactional": transact,
     "plain-reader": lambda client: read(client, PLAIN),
     "tx-reader": lambda client: read(client, TRANSACTIONAL),
-    "classic-member": lambda client: belong(client, protocol="classic"),
-    "consumer-member": lambda client: belong(client, protocol="consumer"),
+    "classic-member": lambda client: join_group(client, protocol="classic"),
+    "consumer-member": lambda client: join_group(client, protocol="consumer"),
     "copier": copy,
 }
 
@@ -409,26 +413,26 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1)
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    broken: list[str] = []
+    errors: list[str] = []
 
-    def fell_over(what: threading.ExceptHookArgs) -> None:
-        broken.append(f"{what.thread.name if what.thread else ''}: {what.exc_value!r}")
-        traceback.print_exception(what.exc_value)
+    def handle_error(arguments: threading.ExceptHookArgs) -> None:
+        errors.append(f"{arguments.thread.name if arguments.thread else ''}: {arguments.exc_value!r}")
+        traceback.print_exception(arguments.exc_value)
         stopping.set()
 
-    threading.excepthook = fell_over
+    threading.excepthook = handle_error
     threads = []
-    for each in roles:
-        role, name = each.split(":")
+    for argument in roles:
+        role, name = argument.split(":")
         client = Client(Path(folder), servers, seed, name, stopping)
         threads.append(threading.Thread(target=ROLES[role], args=(client,), name=name))
     for thread in threads:
         thread.start()
     for thread in threads:
         while thread.is_alive():
-            thread.join(0.2)  # signals are handled in between
-    if broken:
-        sys.exit("; ".join(broken))
+            thread.join(0.2)  # signal handlers run in between
+    if errors:
+        sys.exit("; ".join(errors))
 
 
 if __name__ == "__main__":

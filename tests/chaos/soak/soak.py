@@ -1,9 +1,9 @@
-"""A soak: three nodes, clients of two makes, faults by chance, and a look at everything that was acknowledged.
+"""A soak test: three nodes, clients of librdkafka and Kafka, random faults, and a check of all acknowledged records.
 
     outcome = Soak(folder, seed=7, seconds=60).run()
     assert not outcome.problems
 
-All is in the folder afterwards: the history of each client, the nodes' logs, and `report.txt`.
+Afterwards, the folder contains the history of each client, the logs of the nodes and `report.txt`.
 """
 
 import shutil
@@ -47,21 +47,21 @@ SETTINGS: Final = {
     "group.min.session.timeout.ms": "1000",
 }
 INTERNAL: Final = ("__consumer_offsets", "__transaction_state")
-_WELL_S: Final = 90.0
+_RECOVERY_S: Final = 90.0
 _COPY_S: Final = 240.0
 _REPLACE_EVERY_S: Final = 20.0
 
 
 @dataclass
 class Outcome:
-    """What a soak found."""
+    """The problems and counts of a soak."""
 
     problems: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
 
 class Soak:
-    """One run."""
+    """One run of a soak."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Soak:
         self._outcome = Outcome()
 
     def run(self) -> Outcome:
-        """Does all of it; what went wrong is in the outcome, also when it could not come to its end."""
+        """Run the soak. The outcome contains all problems, including those that ended it early."""
         with Network(self._roles) as network:
             cluster = OttlaCluster(
                 self._folder / "nodes", roles=self._roles, settings=SETTINGS, tolerant=True, network=network
@@ -93,72 +93,72 @@ class Soak:
             try:
                 with cluster.running():
                     self._create_topics(cluster)
-                    with self._crowd(cluster) as crowd:
-                        self._torment(cluster, network, crowd)
+                    with self._running_clients(cluster) as clients:
+                        self._run_with_faults(cluster, network, clients)
                     cluster.stop(*cluster.alive)
                 self._check_files(cluster)
             except (AssertionError, ClientFailed, NodeFailed) as error:
                 self._outcome.problems.append(f"{type(error).__name__}: {error}")
-            self._check_words(cluster)
+            self._check_logs(cluster)
         events = read_history(self._history)
         self._count(events)
         if by_kind(events, "final"):
             self._outcome.problems += map(str, check(events))
-        self._report()
+        self._report_outcome()
         self._record.close()
         return self._outcome
 
-    # -- the parts of a run --
+    # -- phases --
 
     def _create_topics(self, cluster: OttlaCluster) -> None:
         for topic in (PLAIN, TRANSACTIONAL, COPY):
             cluster.ask(lambda admin, topic=topic: admin.create_topic(topic, partitions=PARTITIONS, replicas=3))  # type: ignore[misc]
 
     @contextmanager
-    def _crowd(self, cluster: OttlaCluster) -> Iterator[ClientProcesses]:
-        crowd = ClientProcesses(self._history, cluster.address, self._seed, with_java=self._with_java)
+    def _running_clients(self, cluster: OttlaCluster) -> Iterator[ClientProcesses]:
+        clients = ClientProcesses(self._history, cluster.address, self._seed, with_java=self._with_java)
         try:
-            crowd.start()
-            yield crowd
+            clients.start()
+            yield clients
         finally:
-            crowd.close()
+            clients.close()
 
-    def _torment(self, cluster: OttlaCluster, network: Network, crowd: ClientProcesses) -> None:
-        injector = FaultInjector(cluster, network, self._random, topic=PLAIN, say=self._say)
+    def _run_with_faults(self, cluster: OttlaCluster, network: Network, clients: ClientProcesses) -> None:
+        injector = FaultInjector(cluster, network, self._random, topic=PLAIN, report=self._report)
         end = time.monotonic() + self._seconds
-        time.sleep(min(5.0, self._seconds / 3))  # all are at work
+        time.sleep(min(5.0, self._seconds / 3))  # until all clients work
         while (now := time.monotonic()) < end:
-            injector.cause(min(end, now + _REPLACE_EVERY_S))
-            self._say(f"{crowd.replace_one(self._random)} is killed and started again")
-            crowd.check_alive()
+            injector.inject(min(end, now + _REPLACE_EVERY_S))
+            self._report(f"killed and restarted client {clients.replace_one(self._random)}")
+            clients.check_alive()
             self._check_running(cluster)
         self._outcome.counts["faults"] = injector.faults
         injector.repair()
-        self._settle(cluster, crowd)
+        self._finish(cluster, clients)
 
-    def _settle(self, cluster: OttlaCluster, crowd: ClientProcesses) -> None:
-        """All comes to rest, and is read once more."""
+    def _finish(self, cluster: OttlaCluster, clients: ClientProcesses) -> None:
+        """Wait for recovery, stop the clients, and record the final contents of all topics."""
         for node in cluster.nodes.values():
             node.wait_until_ready()
-        self._say("all nodes are ready")
-        eventually(lambda: _is_well(cluster), "all replicas are in sync", _WELL_S)
-        crowd.stop_writers()
-        self._say("all writers have ended")
-        eventually(lambda: _is_copied(cluster.address), "all is copied", _COPY_S)
-        crowd.stop_others()
-        self._say("all clients have ended")
-        for (topic, part), found in _read_all(cluster.address, PLAIN, TRANSACTIONAL, COPY).items():
-            self._record.write("final", topic=topic, p=part, r=found)
+        self._report("all nodes are ready")
+        eventually(lambda: _is_in_sync(cluster), "all replicas are in sync", _RECOVERY_S)
+        clients.stop_writers()
+        self._report("all writers have stopped")
+        eventually(lambda: _is_copied(cluster.address), "all records are copied", _COPY_S)
+        clients.stop_others()
+        self._report("all clients have stopped")
+        for (topic, part), records in _read_all(cluster.address, PLAIN, TRANSACTIONAL, COPY).items():
+            self._record.write("final", topic=topic, p=part, r=records)
 
     # -- checks --
 
     def _check_running(self, cluster: OttlaCluster) -> None:
         for node in cluster.nodes.values():
             if node.process is not None and (code := node.process.poll()) is not None:
-                raise AssertionError(f"node {node.id} ended by itself with {code}: {node.log_tail()}")
+                raise AssertionError(f"node {node.id} ended unexpectedly with exit code {code}: {node.log_tail()}")
 
     def _check_files(self, cluster: OttlaCluster) -> None:
-        """All replicas are the same, byte for byte."""
+        """Check that all replicas are equal, byte for byte."""
         for topic in (PLAIN, TRANSACTIONAL, COPY, *INTERNAL):
             for part in range(PARTITIONS):
                 name = f"{topic}-{part}"
@@ -167,17 +167,18 @@ class Soak:
                     sizes = {number: len(copy) for number, copy in copies.items()}
                     self._outcome.problems.append(f"replicas of {name} differ: {sizes}")
 
-    def _check_words(self, cluster: OttlaCluster) -> None:
+    def _check_logs(self, cluster: OttlaCluster) -> None:
+        """Check that no node has logged an error."""
         for node in cluster.nodes.values():
-            words = node.log_path.read_text(errors="replace").splitlines()
-            wrong = [line for line in words if any(mark in line for mark in (" ERROR ", " CRITICAL ", "Traceback"))]
-            self._outcome.problems += [f"node {node.id} said: {line}" for line in wrong]
+            lines = node.log_path.read_text(errors="replace").splitlines()
+            errors = [line for line in lines if any(mark in line for mark in (" ERROR ", " CRITICAL ", "Traceback"))]
+            self._outcome.problems += [f"node {node.id} logged: {line}" for line in errors]
 
-    # -- words --
+    # -- report --
 
-    def _say(self, what: str) -> None:
-        self._record.note(what)
-        line = f"{time.monotonic() - self._began:7.1f} s  {what}"
+    def _report(self, text: str) -> None:
+        self._record.note(text)
+        line = f"{time.monotonic() - self._began:7.1f} s  {text}"
         with (self._folder / "report.txt").open("a") as report:
             report.write(line + "\n")
         if not self._quiet:
@@ -194,40 +195,38 @@ class Soak:
         for end, number in Counter(ends.values()).items():
             counts[f"transactions: {end}"] = number
 
-    def _report(self) -> None:
-        self._say(", ".join(f"{name} {number}" for name, number in sorted(self._outcome.counts.items())))
+    def _report_outcome(self) -> None:
+        self._report(", ".join(f"{name} {number}" for name, number in sorted(self._outcome.counts.items())))
         for problem in self._outcome.problems:
-            self._say(problem)
-        found = len(self._outcome.problems)
-        self._say(
-            f"seed {self._seed}: " + (f"{found} PROBLEMS" if found else "nothing lost, nothing twice, nothing torn")
-        )
+            self._report(problem)
+        count = len(self._outcome.problems)
+        self._report(f"seed {self._seed}: " + (f"{count} PROBLEMS" if count else "no anomalies"))
 
 
-def _is_well(cluster: OttlaCluster) -> bool:
+def _is_in_sync(cluster: OttlaCluster) -> bool:
     topics = cluster.ask(lambda admin: admin.topics())
-    names = {each.name for each in topics} | {*INTERNAL}
+    names = {topic.name for topic in topics} | {*INTERNAL}
     for name in names:
-        found = cluster.ask(lambda admin, name=name: admin.topic(name))  # type: ignore[misc]
-        if any(len(each.isr) < 3 for each in found.partitions.values()):
+        topic = cluster.ask(lambda admin, name=name: admin.topic(name))  # type: ignore[misc]
+        if any(len(partition.isr) < 3 for partition in topic.partitions.values()):
             return False
     return True
 
 
 def _is_copied(servers: str) -> bool:
-    """Whether the copiers have committed all there is."""
+    """Whether the copiers have committed the end of every partition."""
     consumer = Consumer({**QUICK, "bootstrap.servers": servers, "group.id": COPIERS, "enable.auto.commit": False})
     try:
-        committed = consumer.committed([TopicPartition(PLAIN, part) for part in range(PARTITIONS)], timeout=_WELL_S)
-        ends = [consumer.get_watermark_offsets(each, timeout=_WELL_S)[1] for each in committed]
-        return [each.offset for each in committed] == ends
+        committed = consumer.committed([TopicPartition(PLAIN, part) for part in range(PARTITIONS)], timeout=_RECOVERY_S)
+        ends = [consumer.get_watermark_offsets(partition, timeout=_RECOVERY_S)[1] for partition in committed]
+        return [partition.offset for partition in committed] == ends
     finally:
         consumer.close()
 
 
 def _read_all(servers: str, *topics: str) -> dict[tuple[str, int], list[list[object]]]:
-    """All that is committed: offsets and names, by topic and partition."""
-    found: dict[tuple[str, int], list[list[object]]] = {
+    """Return the offsets and names of all committed records by topic and partition."""
+    records: dict[tuple[str, int], list[list[object]]] = {
         (topic, part): [] for topic in topics for part in range(PARTITIONS)
     }
     consumer = Consumer(
@@ -241,16 +240,16 @@ def _read_all(servers: str, *topics: str) -> dict[tuple[str, int], list[list[obj
         }
     )
     try:
-        consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for topic, part in found])
-        unfinished, deadline = {*found}, time.monotonic() + _WELL_S
+        consumer.assign([TopicPartition(topic, part, OFFSET_BEGINNING) for topic, part in records])
+        unfinished, deadline = {*records}, time.monotonic() + _RECOVERY_S
         while unfinished:
-            assert time.monotonic() < deadline, f"{unfinished} were not read in {_WELL_S:g} s"
+            assert time.monotonic() < deadline, f"{unfinished} were not read within {_RECOVERY_S:g} s"
             for message in consumer.consume(1_000, timeout=0.1):
-                where = (message.topic() or "", message.partition() or 0)
+                partition = (message.topic() or "", message.partition() or 0)
                 if (error := message.error()) is None:
-                    found[where].append([message.offset(), name_of(message.value())])
+                    records[partition].append([message.offset(), name_of(message.value())])
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    unfinished.discard(where)
+                    unfinished.discard(partition)
     finally:
         consumer.close()
-    return found
+    return records

@@ -28,10 +28,10 @@ import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
- * Kafka's own clients at work while nodes and network fail; what tests/chaos/soak/clients.py is for librdkafka.
+ * Kafka's Java clients of a soak. tests/chaos/soak/clients.py has those of librdkafka.
  *
- * SoakClients FOLDER SERVERS SEED ROLE:NAME... : each role is a thread, with a history of its own in the folder. All come
- * to an end when standard input does.
+ * SoakClients FOLDER SERVERS SEED ROLE:NAME... : each role runs in a thread and writes its own history in the folder. All
+ * roles stop when standard input is closed.
  */
 public final class SoakClients {
     private static final String PLAIN = "plain";
@@ -65,7 +65,7 @@ public final class SoakClients {
             thread.start();
         }
         while (System.in.read() >= 0 && !failed) {
-            // Whatever comes: only the end counts.
+            // Ignore the input, and wait for its end.
         }
         stopping = true;
         for (Thread thread : threads) {
@@ -81,15 +81,15 @@ public final class SoakClients {
                 case "hasty-producer" -> produce(6_000);
                 case "transactional" -> transact();
                 case "tx-reader" -> read();
-                case "consumer-member" -> belong("consumer");
-                case "classic-member" -> belong("classic");
+                case "consumer-member" -> joinGroup("consumer");
+                case "classic-member" -> joinGroup("classic");
                 case "copier" -> copy();
                 default -> throw new IllegalArgumentException(role);
             }
         } catch (Throwable error) {
             failed = true;
             error.printStackTrace();
-            note("fell over: " + error);
+            note("failed: " + error);
         }
     }
 
@@ -117,12 +117,12 @@ public final class SoakClients {
 
     private void send(KafkaProducer<String, String> producer, String topic, int partition, String id) {
         String value = id + " " + "x".repeat(random.nextInt(300));
-        producer.send(new ProducerRecord<>(topic, partition, null, value), (found, error) -> {
+        producer.send(new ProducerRecord<>(topic, partition, null, value), (metadata, error) -> {
             if (error == null) {
-                write("ack", where(topic, partition) + ",\"o\":" + found.offset() + ",\"v\":" + text(id));
+                write("ack", fields(topic, partition) + ",\"o\":" + metadata.offset() + ",\"v\":" + text(id));
             } else {
                 String why = text(error.getClass().getSimpleName());
-                write("fail", where(topic, partition) + ",\"v\":" + text(id) + ",\"why\":" + why);
+                write("fail", fields(topic, partition) + ",\"v\":" + text(id) + ",\"why\":" + why);
             }
         });
     }
@@ -130,9 +130,9 @@ public final class SoakClients {
     private void transact() throws InterruptedException {
         int number = 0;
         while (!stopping) {
-            try (KafkaProducer<String, String> producer = transactional()) {
-                boolean usable = producer != null;
-                while (usable && !stopping) {
+            try (KafkaProducer<String, String> producer = createTransactionalProducer()) {
+                boolean isUsable = producer != null;
+                while (isUsable && !stopping) {
                     number++;
                     List<String[]> values = new ArrayList<>();
                     int size = 1 + random.nextInt(5);
@@ -140,9 +140,9 @@ public final class SoakClients {
                         values.add(new String[] {TRANSACTIONAL, "" + random.nextInt(PARTITIONS), name + "/" + number + "/" + i});
                     }
                     boolean wantsAbort = random.nextInt(4) == 0;
-                    usable = runTransaction(producer, number, values, wantsAbort, () -> {
-                        for (String[] each : values) {
-                            send(producer, each[0], Integer.parseInt(each[1]), each[2]);
+                    isUsable = runTransaction(producer, number, values, wantsAbort, () -> {
+                        for (String[] record : values) {
+                            send(producer, record[0], Integer.parseInt(record[1]), record[2]);
                         }
                     }).isUsable;
                     Thread.sleep(PAUSE_MS);
@@ -151,7 +151,7 @@ public final class SoakClients {
         }
     }
 
-    private KafkaProducer<String, String> transactional() {
+    private KafkaProducer<String, String> createTransactionalProducer() {
         Properties settings = settings();
         settings.put("transactional.id", name);
         settings.put("transaction.timeout.ms", "12000");
@@ -175,17 +175,17 @@ public final class SoakClients {
     }
 
     /** How a transaction ended, and whether the producer can be used for another one. */
-    private record Ended(String how, boolean isUsable) {
+    private record Outcome(String end, boolean isUsable) {
     }
 
-    private Ended runTransaction(
+    private Outcome runTransaction(
             KafkaProducer<String, String> producer, long number, List<String[]> values, boolean wantsAbort, Runnable send) {
         String shown = values.stream()
-            .map(each -> "[" + text(each[0]) + "," + each[1] + "," + text(each[2]) + "]")
+            .map(record -> "[" + text(record[0]) + "," + record[1] + "," + text(record[2]) + "]")
             .collect(Collectors.joining(",", ",\"values\":[", "]"));
         write("txn", "\"n\":" + number + shown + ",\"end\":\"open\"");
-        boolean askedToCommit = false;
-        boolean usable = true;
+        boolean commitWasSent = false;
+        boolean isUsable = true;
         String end;
         try {
             producer.beginTransaction();
@@ -196,22 +196,22 @@ public final class SoakClients {
                 end = "abort";
             } else {
                 producer.flush();
-                askedToCommit = true;
+                commitWasSent = true;
                 commit(producer);
                 end = "commit";
             }
         } catch (KafkaException error) {
             note("transaction: " + error);
-            end = askedToCommit ? "unknown" : "abort";
+            end = commitWasSent ? "unknown" : "abort";
             try {
                 abort(producer);
             } catch (KafkaException fatal) {
                 note("abort: " + fatal);
-                usable = false;
+                isUsable = false;
             }
         }
         write("txn", "\"n\":" + number + shown + ",\"end\":" + text(end));
-        return new Ended(end, usable);
+        return new Outcome(end, isUsable);
     }
 
     private void commit(KafkaProducer<String, String> producer) {
@@ -220,7 +220,7 @@ public final class SoakClients {
                 producer.commitTransaction();
                 return;
             } catch (TimeoutException error) {
-                note("again: " + error);
+                note("retry: " + error);
                 if (attempt == 6) {
                     throw error;
                 }
@@ -234,7 +234,7 @@ public final class SoakClients {
                 producer.abortTransaction();
                 return;
             } catch (TimeoutException error) {
-                note("again: " + error);
+                note("retry: " + error);
                 if (attempt == 6) {
                     throw error;
                 }
@@ -256,8 +256,8 @@ public final class SoakClients {
             consumer.assign(all);
             while (!stopping) {
                 try {
-                    for (TopicPartition each : all) {
-                        consumer.seek(each, 0);
+                    for (TopicPartition partition : all) {
+                        consumer.seek(partition, 0);
                     }
                     break;
                 } catch (TimeoutException error) {
@@ -266,12 +266,12 @@ public final class SoakClients {
             }
             write("assign", "\"a\":1,\"topic\":" + text(TRANSACTIONAL) + ",\"p\":[0,1,2]");
             while (!stopping) {
-                note(Map.of(0, 1, 1, 1, 2, 1), consumer.poll(Duration.ofMillis(200)));
+                recordPolled(Map.of(0, 1, 1, 1, 2, 1), consumer.poll(Duration.ofMillis(200)));
             }
         }
     }
 
-    private void belong(String protocol) {
+    private void joinGroup(String protocol) {
         Properties settings = settings();
         String group = "java-" + protocol;
         settings.put("group.id", group);
@@ -283,54 +283,55 @@ public final class SoakClients {
             settings.put("session.timeout.ms", "6000");
             settings.put("heartbeat.interval.ms", "500");
         }
-        Assigned assigned = new Assigned(group);
+        Membership membership = new Membership(group);
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings)) {
-            consumer.subscribe(List.of(PLAIN), assigned);
+            consumer.subscribe(List.of(PLAIN), membership);
             long nextCommit = System.nanoTime();
             while (!stopping) {
-                // Whatever is assigned or revoked meanwhile is so before the records that are returned.
-                assigned.reached.putAll(note(assigned.since, consumer.poll(Duration.ofMillis(200))));
-                if (!assigned.reached.isEmpty() && System.nanoTime() > nextCommit) {
+                // `poll` calls the listener before it returns records of newly assigned partitions.
+                membership.positions.putAll(recordPolled(membership.assignments, consumer.poll(Duration.ofMillis(200))));
+                if (!membership.positions.isEmpty() && System.nanoTime() > nextCommit) {
                     nextCommit = System.nanoTime() + random.nextInt(1000) * 1_000_000L;
-                    commitOffsets(consumer, group, new TreeMap<>(assigned.reached));
+                    commitOffsets(consumer, group, new TreeMap<>(membership.positions));
                 }
             }
         }
     }
 
-    /** Which partitions a member has, since which assignment, and how far it has read them. */
-    private final class Assigned implements ConsumerRebalanceListener {
+    /** The assigned partitions of a member, with the assignment and the position of each. */
+    private final class Membership implements ConsumerRebalanceListener {
         private final String group;
         private int number;
-        private final Map<Integer, Integer> since = new TreeMap<>();
-        private final Map<Integer, Long> reached = new TreeMap<>();
+        private final Map<Integer, Integer> assignments = new TreeMap<>();
+        private final Map<Integer, Long> positions = new TreeMap<>();
 
-        private Assigned(String group) {
+        private Membership(String group) {
             this.group = group;
         }
 
         @Override
         public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
             number++;
-            TreeSet<Integer> given = new TreeSet<>();
-            partitions.forEach(each -> given.add(each.partition()));
-            given.forEach(each -> since.put(each, number));
-            write("assign", "\"a\":" + number + ",\"group\":" + text(group) + ",\"topic\":" + text(PLAIN) + ",\"p\":" + given);
+            TreeSet<Integer> assigned = new TreeSet<>();
+            partitions.forEach(partition -> assigned.add(partition.partition()));
+            assigned.forEach(partition -> assignments.put(partition, number));
+            write("assign", "\"a\":" + number + ",\"group\":" + text(group) + ",\"topic\":" + text(PLAIN) + ",\"p\":" + assigned);
         }
 
         @Override
         public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-            for (TopicPartition each : partitions) {
-                since.remove(each.partition());
-                reached.remove(each.partition());
+            for (TopicPartition partition : partitions) {
+                assignments.remove(partition.partition());
+                positions.remove(partition.partition());
             }
         }
     }
 
-    private void commitOffsets(KafkaConsumer<String, String> consumer, String group, Map<Integer, Long> reached) {
+    private void commitOffsets(KafkaConsumer<String, String> consumer, String group, Map<Integer, Long> positions) {
         long begun = System.nanoTime();
         Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
-        reached.forEach((partition, at) -> offsets.put(new TopicPartition(PLAIN, partition), new OffsetAndMetadata(at)));
+        positions.forEach((partition, offset) ->
+            offsets.put(new TopicPartition(PLAIN, partition), new OffsetAndMetadata(offset)));
         boolean ok = true;
         try {
             consumer.commitSync(offsets);
@@ -338,24 +339,25 @@ public final class SoakClients {
             note("commit: " + error);
             ok = false;
         }
-        String shown = reached.entrySet().stream()
-            .map(each -> "\"" + each.getKey() + "\":" + each.getValue())
+        String shown = positions.entrySet().stream()
+            .map(entry -> "\"" + entry.getKey() + "\":" + entry.getValue())
             .collect(Collectors.joining(",", "{", "}"));
         write("commit", "\"b\":" + begun + ",\"group\":" + text(group) + ",\"topic\":" + text(PLAIN)
             + ",\"offsets\":" + shown + ",\"ok\":" + ok);
     }
 
-    private Map<Integer, Long> note(Map<Integer, Integer> since, Iterable<ConsumerRecord<String, String>> found) {
+    /** Write the records to the history, and return the next offset of each partition. */
+    private Map<Integer, Long> recordPolled(Map<Integer, Integer> assignments, Iterable<ConsumerRecord<String, String>> records) {
         Map<TopicPartition, List<String>> polled = new HashMap<>();
-        Map<Integer, Long> reached = new TreeMap<>();
-        for (ConsumerRecord<String, String> each : found) {
-            polled.computeIfAbsent(new TopicPartition(each.topic(), each.partition()), any -> new ArrayList<>())
-                .add("[" + each.offset() + "," + text(nameOf(each)) + "]");
-            reached.put(each.partition(), each.offset() + 1);
+        Map<Integer, Long> positions = new TreeMap<>();
+        for (ConsumerRecord<String, String> record : records) {
+            polled.computeIfAbsent(new TopicPartition(record.topic(), record.partition()), any -> new ArrayList<>())
+                .add("[" + record.offset() + "," + text(nameOf(record)) + "]");
+            positions.put(record.partition(), record.offset() + 1);
         }
-        polled.forEach((where, records) -> write("poll", "\"a\":" + since.get(where.partition()) + "," + where(where.topic(), where.partition())
-            + ",\"r\":[" + String.join(",", records) + "]"));
-        return reached;
+        polled.forEach((partition, shown) -> write("poll", "\"a\":" + assignments.get(partition.partition()) + ","
+            + fields(partition.topic(), partition.partition()) + ",\"r\":[" + String.join(",", shown) + "]"));
+        return positions;
     }
 
     /** Read, write and commit the offsets in one transaction. */
@@ -373,14 +375,14 @@ public final class SoakClients {
         long number = System.currentTimeMillis();
         while (!stopping) {
             try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings);
-                    KafkaProducer<String, String> producer = transactional()) {
+                    KafkaProducer<String, String> producer = createTransactionalProducer()) {
                 consumer.subscribe(List.of(PLAIN));
-                boolean goesOn = producer != null;
-                while (goesOn && !stopping) {
-                    List<ConsumerRecord<String, String>> found = new ArrayList<>();
-                    consumer.poll(Duration.ofMillis(300)).forEach(found::add);
-                    if (!found.isEmpty()) {
-                        goesOn = copyThese(consumer, producer, number++, found);
+                boolean isUsable = producer != null;
+                while (isUsable && !stopping) {
+                    List<ConsumerRecord<String, String>> records = new ArrayList<>();
+                    consumer.poll(Duration.ofMillis(300)).forEach(records::add);
+                    if (!records.isEmpty()) {
+                        isUsable = copyRecords(consumer, producer, number++, records);
                     }
                 }
             } catch (KafkaException error) {
@@ -389,29 +391,29 @@ public final class SoakClients {
         }
     }
 
-    private boolean copyThese(
+    private boolean copyRecords(
             KafkaConsumer<String, String> consumer,
             KafkaProducer<String, String> producer,
             long number,
-            List<ConsumerRecord<String, String>> found) {
+            List<ConsumerRecord<String, String>> records) {
         List<String[]> values = new ArrayList<>();
         Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
-        for (ConsumerRecord<String, String> each : found) {
-            values.add(new String[] {COPY, "" + each.partition(), nameOf(each)});
-            ends.put(new TopicPartition(PLAIN, each.partition()), new OffsetAndMetadata(each.offset() + 1));
+        for (ConsumerRecord<String, String> record : records) {
+            values.add(new String[] {COPY, "" + record.partition(), nameOf(record)});
+            ends.put(new TopicPartition(PLAIN, record.partition()), new OffsetAndMetadata(record.offset() + 1));
         }
         boolean wantsAbort = random.nextInt(10) == 0;
-        Ended ended = runTransaction(producer, number, values, wantsAbort, () -> {
-            for (ConsumerRecord<String, String> each : found) {
-                producer.send(new ProducerRecord<>(COPY, each.partition(), null, each.value()));
+        Outcome outcome = runTransaction(producer, number, values, wantsAbort, () -> {
+            for (ConsumerRecord<String, String> record : records) {
+                producer.send(new ProducerRecord<>(COPY, record.partition(), null, record.value()));
             }
             producer.sendOffsetsToTransaction(ends, consumer.groupMetadata());
         });
-        // After an abort, what was read must be read again, from where the group is.
-        return ended.how.equals("commit");
+        // After an abort, the records must be read again from the committed offsets.
+        return outcome.end.equals("commit");
     }
 
-    // -- words --
+    // -- settings and history --
 
     private Properties settings() {
         Properties settings = new Properties();
@@ -433,7 +435,7 @@ public final class SoakClients {
         return record.value().split(" ", 2)[0];
     }
 
-    private static String where(String topic, int partition) {
+    private static String fields(String topic, int partition) {
         return "\"topic\":" + text(topic) + ",\"p\":" + partition;
     }
 
