@@ -1,11 +1,11 @@
-"""What a node's process holds at a moment: objects by type, memory, descriptors, threads, disk.
+"""Counts the resources of a node's process: objects by type, memory, descriptors, threads, disk.
 
-    nodes = OttlaCluster(tmp_path, node_classes={1: CountedNode})
-    before = nodes.nodes[1].census()
+    cluster = OttlaCluster(tmp_path, node_classes={1: CountedNode})
+    before = cluster.nodes[1].census()
     ...
-    for growth in grown(before, nodes.nodes[1].census(), allowed): print(growth)
+    for growth in find_growth(before, cluster.nodes[1].census(), allowed): print(growth)
 
-The node is an ordinary `ottla serve`, started by `probe.py`, which answers for it.
+The node is an ordinary `ottla serve` that `probe.py` starts. The probe counts the objects in its process.
 """
 
 import json
@@ -29,7 +29,7 @@ MEMORY, BLOCKS, DISK = "memory bytes", "allocated blocks", "disk bytes"
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """One count of everything. Objects are named by their types, descriptors by what they are of."""
+    """One count of all resources: objects by type, and descriptors by kind."""
 
     process: int
     objects: dict[str, int]
@@ -38,48 +38,48 @@ class Census:
     """Threads, timers, allocated blocks, resident memory, disk."""
 
 
-def least(counts: Sequence[Census]) -> Census:
-    """The least of everything, of some counts of one process: a request that was under way is not in all of them."""
-    assert len({count.process for count in counts}) == 1, "the counts are of one process"
+def minimum(counts: Sequence[Census]) -> Census:
+    """Return the minimum of each figure over several counts of a process, which leaves out requests in flight."""
+    assert len({count.process for count in counts}) == 1, "the counts are of several processes"
     return Census(
         process=counts[0].process,
-        objects=_least([count.objects for count in counts]),
-        descriptors=_least([count.descriptors for count in counts]),
-        figures=_least([count.figures for count in counts]),
+        objects=_minimum([count.objects for count in counts]),
+        descriptors=_minimum([count.descriptors for count in counts]),
+        figures=_minimum([count.figures for count in counts]),
     )
 
 
-def _least(values: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    names = {name for each in values for name in each}
-    return {name: min(each.get(name, 0) for each in values) for name in names}
+def _minimum(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    names = {name for count in counts for name in count}
+    return {name: min(count.get(name, 0) for count in counts) for name in names}
 
 
 class CountedNode(ClusterNode):
-    """A node whose process can be asked what it holds."""
+    """A node whose process counts its objects on request."""
 
-    _asking: socket.socket | None = None
+    _connection: socket.socket | None = None
 
     def program(self) -> Sequence[str]:
         return sys.executable, str(PROBE), str(*self.descriptors)
 
     def launch(self) -> None:
-        self.hang_up()
-        self._asking, inherited = socket.socketpair()
-        self._asking.settimeout(ANSWER_S)
+        self.disconnect()
+        self._connection, inherited = socket.socketpair()
+        self._connection.settimeout(ANSWER_S)
         with inherited:
             self.descriptors = (inherited.fileno(),)
             super().launch()
 
-    def hang_up(self) -> None:
-        """Ask nothing more."""
-        if self._asking is not None:
-            self._asking.close()
-            self._asking = None
+    def disconnect(self) -> None:
+        """Close the connection to the probe."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def census(self) -> Census:
-        """Counts everything; the node stands still for that, which takes part of a second."""
+        """Count all resources, which pauses the node for a fraction of a second."""
         assert self.process is not None, f"node {self.id} does not run"
-        answer = self._ask({"ask": "census"})
+        answer = self._query({"query": "census"})
         objects = answer["objects"]
         pid = self.process.pid
         return Census(
@@ -95,31 +95,31 @@ class CountedNode(ClusterNode):
             },
         )
 
-    def holders(self, kind: str, text: str = "") -> list[str]:
-        """The newest object of a type, what holds it, what holds that, and so on; or what holds a value with a text."""
-        return list(self._ask({"ask": "holders", "kind": kind, "text": text}))
+    def find_holders(self, kind: str, text: str = "") -> list[str]:
+        """Return the chain of references to the newest object of a type, or to a value that contains a text."""
+        return list(self._query({"query": "holders", "kind": kind, "text": text}))
 
-    def _ask(self, question: dict[str, str]) -> Any:
-        assert self._asking is not None
-        self._asking.sendall(json.dumps(question).encode() + b"\n")
+    def _query(self, query: dict[str, str]) -> Any:
+        assert self._connection is not None
+        self._connection.sendall(json.dumps(query).encode() + b"\n")
         answer = b""
         while not answer.endswith(b"\n"):
-            chunk = self._asking.recv(1 << 20)
+            chunk = self._connection.recv(1 << 20)
             assert chunk, f"node {self.id} ended: {self.log_tail()}"
             answer += chunk
         return json.loads(answer)
 
 
 def _descriptors(pid: int) -> dict[str, int]:
-    """How many there are of each sort: sockets, files of a directory, others."""
-    return dict(Counter("files" if name.startswith("/") else name.partition(":")[0] for name in _targets(pid)))
+    """Count the descriptors of a process by kind: files, sockets and others."""
+    targets = _descriptor_targets(pid)
+    return dict(Counter("files" if target.startswith("/") else target.partition(":")[0] for target in targets))
 
 
-def _targets(pid: int) -> Iterator[str]:
-    """What the descriptors of a process are of."""
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # it was closed meanwhile
-            yield str(each.readlink())
+def _descriptor_targets(pid: int) -> Iterator[str]:
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was just closed
+            yield str(link.readlink())
 
 
 def _resident_bytes(pid: int) -> int:
@@ -128,26 +128,26 @@ def _resident_bytes(pid: int) -> int:
 
 
 def disk_bytes(folder: Path) -> int:
-    """The room that files take, whatever their sizes say; room set aside for appends is left out."""
+    """Return the disk usage of a folder, without holes in files and without space preallocated for appends."""
     total = 0
-    for where, _, names in os.walk(folder):
+    for path, _, names in os.walk(folder):
         for name in names:
-            with suppress(FileNotFoundError):  # it was deleted meanwhile
-                status = Path(where, name).stat()
+            with suppress(FileNotFoundError):  # it was just deleted
+                status = Path(path, name).stat()
                 total += min(status.st_size, status.st_blocks * 512)
     return total
 
 
 OF_TYPES: Final[Mapping[str, int]] = {
-    # The meters of requests keep up to 256 requests of each kind and version, as five numbers each.
+    # Request meters keep up to 256 requests of each API and version, each as five numbers.
     "int": 30_000,
     "tuple": 6_000,
     "float": 1_000,
-    # The last 10,000 client ids and the hashes of the last 16,384 members are remembered.
+    # Caches have the last 10,000 client ids and the hashes of the last 16,384 members.
     "str": 1_500,
     "bytes": 1_000,
     "functools._lru_list_elem": 1_500,
-    # What writes and reads a kind of request is compiled when the first one comes, and gets meters.
+    # The codec and the meters of a request type are created with the first request.
     "builtin_function_or_method": 300,
     "cell": 300,
     "dict": 250,
@@ -155,31 +155,31 @@ OF_TYPES: Final[Mapping[str, int]] = {
     "list": 400,
     "method": 300,
     "_struct.Struct": 100,
-    # A time at which something may expire stays until then, though nothing that expires is left.
+    # Expiration times stay until they are reached, even if nothing is left to expire.
     "ottla.replication.purgatory._Slot": 700,
     "ottla.metadata.controller.state_tracker.Deletion": 5_000,
-    # Up to 64 of a coordinator's deadlines were replaced by others.
+    # Up to 64 deadlines of a coordinator may have been replaced.
     "ottla.coordinators.groups.timers.TimerKey": 250,
 }
-"""What is bounded, and may grow until it has reached its bound."""
+"""The allowed growth of types that are bounded and may not have reached their bound yet."""
 
 PARTS: Final[Mapping[str, Mapping[str, int]]] = {
-    # A standby controller tracks deletions of topics for a minute, and 5,000 of them at most.
+    # A standby controller tracks topic deletions for a minute, and at most 5,000 of them.
     "ottla.metadata.controller.state_tracker.Deletion": {"array.array": 3, "dict": 7, "str": 8, "bytes": 4},
 }
-"""What else there is for each object of a type that is bounded."""
+"""The further objects that belong to each object of a bounded type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How much more there may be at the later of two moments."""
+    """The allowed growth between two counts."""
 
     objects: int = 60
-    """Of each type that has no allowance of its own."""
+    """Of each type that is not in `of_types`."""
     share: float = 0.02
-    """Of each type, of those that there were before."""
+    """Of each type, in proportion to its earlier count."""
     descriptors: int = 20
-    """Logs that are written to have a segment more or less."""
+    """Active logs may have a segment more or less."""
     threads: int = 4
     timers: int = 20
     blocks: int = 40_000
@@ -187,12 +187,12 @@ class Allowance:
     disk_bytes: int = 16 << 20
     of_types: Mapping[str, int] = field(default_factory=lambda: OF_TYPES)
 
-    def of_type(self, name: str, before: int) -> float:
-        """By how much objects of a type may grow."""
+    def for_type(self, name: str, before: int) -> float:
+        """Return the allowed growth of a type."""
         return self.of_types.get(name, self.objects) + self.share * before
 
-    def of(self, name: str) -> int:
-        """What a figure may grow by."""
+    def for_figure(self, name: str) -> int:
+        """Return the allowed growth of a figure."""
         return {
             "threads": self.threads,
             "timers": self.timers,
@@ -204,33 +204,33 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Something of which there is more than may be."""
+    """A resource that grew by more than is allowed."""
 
-    what: str
+    name: str
     before: int
     after: int
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.before:,} → {self.after:,} (+{self.after - self.before:,})"
+        return f"{self.name}: {self.before:,} → {self.after:,} (+{self.after - self.before:,})"
 
 
-def grown(before: Census, after: Census, allowed: Allowance) -> list[Growth]:
-    """What has grown between two moments at the same point of the cycle; the largest first."""
-    found: list[Growth] = []
+def find_growth(before: Census, after: Census, allowed: Allowance) -> list[Growth]:
+    """Return the resources that grew too much between two counts, the largest growth first."""
+    growth: list[Growth] = []
     parts: Counter[str] = Counter()
-    for owner, held in PARTS.items():
-        more = max(after.objects.get(owner, 0) - before.objects.get(owner, 0), 0)
-        parts.update({name: more * number for name, number in held.items()})
+    for owner, parts_of_owner in PARTS.items():
+        added = max(after.objects.get(owner, 0) - before.objects.get(owner, 0), 0)
+        parts.update({name: added * number for name, number in parts_of_owner.items()})
     for name, count in after.objects.items():
         earlier = before.objects.get(name, 0)
-        if count - earlier > allowed.of_type(name, earlier) + parts[name]:
-            found.append(Growth(name, earlier, count))
-    found.sort(key=lambda growth: growth.before - growth.after)
+        if count - earlier > allowed.for_type(name, earlier) + parts[name]:
+            growth.append(Growth(name, earlier, count))
+    growth.sort(key=lambda item: item.before - item.after)
     for name, count in after.descriptors.items():
         earlier = before.descriptors.get(name, 0)
         if count - earlier > allowed.descriptors:
-            found.append(Growth(f"descriptors: {name}", earlier, count))
+            growth.append(Growth(f"descriptors: {name}", earlier, count))
     for name, count in after.figures.items():
-        if count - before.figures[name] > allowed.of(name):
-            found.append(Growth(name, before.figures[name], count))
-    return found
+        if count - before.figures[name] > allowed.for_figure(name):
+            growth.append(Growth(name, before.figures[name], count))
+    return growth

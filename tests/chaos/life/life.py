@@ -1,16 +1,16 @@
-"""One life of a cluster: clients wait, come and go, and what the nodes hold is counted at the same point of each round.
+"""A cluster under a repeated workload, whose resource usage is counted at the same point of each round.
 
     life = Life(tmp_path, nodes=1, idle_partitions=1_000)
     with life.running():
-        life.round(FEW)         # everything that is made once has been made
-        before = life.counts()
-        life.round(MANY)
-        after = life.counts()
+        life.run_round(FEW)         # causes all one-time allocations
+        before = life.count()
+        life.run_round(MANY)
+        after = life.count()
 
-A round makes topics and deletes them; lets groups of all four kinds come and go; opens and closes connections; commits
-and aborts transactions; writes, compacts and retains; changes settings and quotas; and on three nodes it moves replicas
-and lets a follower be down. Consumers, share consumers and followers wait all the time, on partitions most of which
-nobody writes to. Everything that a node may keep for a while is kept for a second, so that after a round it is gone.
+A round creates and deletes topics, runs groups of all four types, opens and closes connections, commits and aborts
+transactions, writes to compacted topics and topics with retention, and changes configs and quotas. On three nodes, it
+also moves replicas and stops a follower. Consumers, share consumers and followers wait during all rounds, mostly on
+idle partitions. All retention times of nodes are about a second, so that everything expires after a round.
 """
 
 import time
@@ -20,9 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.chaos.life.census import Census, CountedNode, least
+from tests.chaos.life.census import Census, CountedNode, minimum
 from tests.chaos.life.clients import Clients
-from tests.chaos.life.waiting_clients import Make, WaitingClients, session, shared, subscribed
+from tests.chaos.life.waiting_clients import (
+    CreateReader,
+    WaitingClients,
+    session_consumer,
+    share_consumer,
+    subscribed_consumer,
+)
 from tests.support.ottla_cluster import OttlaCluster
 
 SETTINGS: Final = {
@@ -63,33 +69,33 @@ SETTINGS: Final = {
     "transactional.id.expiration.ms": "1000",
 }
 _SETTLE_S: Final = 2.5
-_COUNTS, _BETWEEN_S = 3, 0.15
+_COUNTS, _COUNT_INTERVAL_S = 3, 0.15
 _DOWN_S: Final = 1.5
-_STOPPED_EACH: Final = 6
-"""A follower is stopped once in this number of rounds, beginning with the first: a new process has to warm up."""
+_STOP_INTERVAL: Final = 6
+"""A follower is stopped in every sixth round, beginning with the first, because a new process has to warm up."""
 _WRITTEN, _COMPACTED, _RETAINED, _MOVED, _TRANSACTIONAL = "written", "compacted", "retained", "moved", "transactional"
 _SHARED = "shared"
 _SHARED_PARTITIONS, _MOVES = 100, 3
 _IDLE = "idle"
 _KEPT_GROUPS: Final = ("waiting-classic", "waiting-consumer", "waiting-share")
 _CACHED_KEYS: Final = 5_000
-"""More than the names whose hashes a node remembers."""
+"""More than the number of names in a node's cache of hashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much comes and goes in a round."""
+    """The size of a round."""
 
     topics: int
     groups: int
-    """Of each kind."""
+    """Of each type."""
     transactions: int
     producers: int
     connections: int
-    """Of each node."""
+    """To each node."""
     settings: int
     batches: int
-    """For each topic that is compacted or retained."""
+    """For the compacted topic and for the topic with retention."""
 
 
 FEW: Final = Size(topics=20, groups=5, transactions=8, producers=10, connections=12, settings=10, batches=20)
@@ -97,10 +103,10 @@ MANY: Final = Size(topics=300, groups=20, transactions=40, producers=100, connec
 
 
 class Life:
-    """One cluster and its clients."""
+    """A cluster and its clients."""
 
     def __init__(self, folder: Path, *, nodes: int, idle_partitions: int) -> None:
-        """There are as many idle partitions for each node, which leads them."""
+        """Create a cluster where each node leads this number of idle partitions."""
         kinds = dict.fromkeys(range(1, nodes + 1), CountedNode)
         replicas = str(nodes)
         self.cluster = OttlaCluster(
@@ -119,11 +125,11 @@ class Life:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The cluster runs, and clients wait."""
+        """Run the cluster and the waiting clients."""
         with self.cluster.running():
             try:
-                self._furnish()
-                self._waiting = WaitingClients(self._waiters())
+                self._create_topics()
+                self._waiting = WaitingClients(self._waiting_readers())
                 yield
                 self._waiting.check()
             finally:
@@ -131,51 +137,51 @@ class Life:
                     self._waiting.close()
                 self._clients.close()
                 for number in self._numbers:
-                    self._node(number).hang_up()
+                    self._node(number).disconnect()
 
-    def round(self, size: Size) -> None:
-        """Everything once. What was made is gone at the end, or nearly."""
+    def run_round(self, size: Size) -> None:
+        """Run every activity once. At the end, nearly everything that they created is gone."""
         clients = self._clients
         self._rounds += 1
         activities: tuple[Callable[[], None], ...] = (
-            lambda: clients.groups(size.groups, _WRITTEN),
-            lambda: clients.connections(size.connections, _WRITTEN),
-            lambda: clients.transactions(size.transactions, _TRANSACTIONAL),
-            lambda: clients.producers(size.producers, _WRITTEN),
-            lambda: clients.compacted(_COMPACTED, size.batches, keys=100),
-            lambda: clients.compacted(_RETAINED, size.batches, keys=100),
+            lambda: clients.run_groups(size.groups, _WRITTEN),
+            lambda: clients.run_connections(size.connections, _WRITTEN),
+            lambda: clients.run_transactions(size.transactions, _TRANSACTIONAL),
+            lambda: clients.run_producers(size.producers, _WRITTEN),
+            lambda: clients.run_rewrites(_COMPACTED, size.batches, keys=100),
+            lambda: clients.run_rewrites(_RETAINED, size.batches, keys=100),
             lambda: clients.delete_records(_WRITTEN),
             lambda: clients.produce(_SHARED, [(None, b"value")]),
-            lambda: clients.settings(size.settings, _RETAINED),
+            lambda: clients.run_settings(size.settings, _RETAINED),
             self._move_and_fail,
-            clients.look,
-            lambda: clients.remove_left_groups(_KEPT_GROUPS),
-            # The last of what the metadata see: a node must not wait for the next change to let go of topics.
-            lambda: clients.topics(size.topics),
+            clients.run_admin_requests,
+            lambda: clients.delete_abandoned_groups(_KEPT_GROUPS),
+            # This is the last change of metadata: a node must release deleted topics without waiting for the next one.
+            lambda: clients.run_topics(size.topics),
         )
         for activity in activities:
-            clients.become_another()
+            clients.change_client_id()
             activity()
         self.check()
 
-    def counts(self) -> dict[int, Census]:
-        """What each node holds, after what may be kept for a second is gone."""
-        self._clients.balance()
-        self._clients.wait(lambda: self._clients.in_sync(self._topics), "all replicas are in sync")
+    def count(self) -> dict[int, Census]:
+        """Wait until everything has expired, then count the resources of each node."""
+        self._clients.elect_preferred_leaders()
+        self._clients.wait(lambda: self._clients.are_in_sync(self._topics), "all replicas are in sync")
         time.sleep(_SETTLE_S)
         self.check()
         counts: dict[int, list[Census]] = {number: [] for number in self._numbers}
         for _ in range(_COUNTS):
-            for number, found in counts.items():
-                found.append(self._node(number).census())
-            time.sleep(_BETWEEN_S)
-        return {number: least(found) for number, found in counts.items()}
+            for number, censuses in counts.items():
+                censuses.append(self._node(number).census())
+            time.sleep(_COUNT_INTERVAL_S)
+        return {number: minimum(censuses) for number, censuses in counts.items()}
 
-    def holders(self, number: int, kind: str) -> list[str]:
-        return self._node(number).holders(kind)
+    def find_holders(self, number: int, kind: str) -> list[str]:
+        return self._node(number).find_holders(kind)
 
     def check(self) -> None:
-        """Raise what stopped a client that waits."""
+        """Raise the exception that stopped a waiting client, if any."""
         if self._waiting is not None:
             self._waiting.check()
 
@@ -184,8 +190,8 @@ class Life:
         assert isinstance(node, CountedNode)
         return node
 
-    def _furnish(self) -> None:
-        """Make what stays."""
+    def _create_topics(self) -> None:
+        """Create the topics that live as long as the cluster."""
         clients = self._clients
         for number in self._numbers:
             others = [other for other in self._numbers if other != number]
@@ -200,29 +206,29 @@ class Life:
 
     @property
     def _topics(self) -> list[str]:
-        made = (_WRITTEN, _TRANSACTIONAL, _COMPACTED, _RETAINED, _MOVED, _SHARED)
-        return [*made, *(f"{_IDLE}-{number}" for number in self._numbers), "__consumer_offsets", "__transaction_state"]
+        workload_topics = (_WRITTEN, _TRANSACTIONAL, _COMPACTED, _RETAINED, _MOVED, _SHARED)
+        idle_topics = (f"{_IDLE}-{number}" for number in self._numbers)
+        return [*workload_topics, *idle_topics, "__consumer_offsets", "__transaction_state"]
 
-    def _waiters(self) -> Iterator[Make]:
+    def _waiting_readers(self) -> Iterator[CreateReader]:
         for number, port in self._ports.items():
-            yield session(port, {f"{_IDLE}-{number}": self._idle_partitions})
+            yield session_consumer(port, {f"{_IDLE}-{number}": self._idle_partitions})
         if len(self._numbers) == 1:
-            yield shared(self._ports[self._numbers[0]], "waiting-share", {_SHARED: _SHARED_PARTITIONS})
-        yield subscribed(self.cluster.address, "waiting-classic", _SHARED)
-        yield subscribed(self.cluster.address, "waiting-consumer", _SHARED, **{"group.protocol": "consumer"})
+            yield share_consumer(self._ports[self._numbers[0]], "waiting-share", {_SHARED: _SHARED_PARTITIONS})
+        yield subscribed_consumer(self.cluster.address, "waiting-classic", _SHARED)
+        yield subscribed_consumer(self.cluster.address, "waiting-consumer", _SHARED, **{"group.protocol": "consumer"})
 
     def _move_and_fail(self) -> None:
-        """What needs more nodes than one."""
+        """Run the activities that need several nodes."""
         if len(self._numbers) > 1:
             self._clients.reassign(_MOVED, _MOVES)
-            self._be_down()
+            self._interrupt_follower()
 
-    def _be_down(self) -> None:
-        """A follower answers nothing for a while, or is stopped and started again. The active controller stays, so that
-        the counts of a node can be compared."""
+    def _interrupt_follower(self) -> None:
+        """Pause a follower, or stop and start it. The active controller stays up, so that counts are comparable."""
         controller = self.cluster.controller()
         paused, stopped = [number for number in self._numbers if number != controller][:2]
-        if self._rounds % _STOPPED_EACH == 1:
+        if self._rounds % _STOP_INTERVAL == 1:
             self.cluster.stop(stopped)
             time.sleep(_DOWN_S)
             self.cluster.start(stopped)

@@ -1,12 +1,11 @@
-"""A node that can be asked what it holds: `python probe.py DESCRIPTOR serve server.properties`.
+"""Runs a node that counts its objects on request: `python probe.py DESCRIPTOR serve server.properties`.
 
-The arguments behind the descriptor are those of the `ottla` command. A thread answers questions that come over the
-descriptor, a socket that the starting process holds the other end of. A question is a line of JSON, and so is its
-answer. The product does not know about any of this: it runs as it is.
+The arguments after the descriptor are those of the `ottla` command. The descriptor is a socket to the process that
+starts the node. A thread answers queries on it; queries and answers are lines of JSON. The node itself runs unchanged.
 
-{"ask": "census"}                         counts of all objects by type, blocks of the allocator, threads
-{"ask": "holders", "kind": "a.b.C"}       what holds some object of this type, and what holds that, and so on
-{"ask": "holders", "kind": "str", "text": "orders"}   the same of a value with a text in it
+{"query": "census"}                          counts of all objects by type, allocated blocks, threads
+{"query": "holders", "kind": "a.b.C"}        the chain of references to an object of this type
+{"query": "holders", "kind": "str", "text": "orders"}    the chain of references to a value that contains a text
 """
 
 import gc
@@ -18,38 +17,38 @@ from collections import Counter
 from types import FrameType
 from typing import Any
 
-_COLLECT_EVERY_N = 1000
-_HOLDERS = 12
+_CHUNK = 1000
+_MAX_HOLDERS = 12
 
 
-def census() -> dict[str, Any]:
-    """What this process holds, without garbage."""
+def take_census() -> dict[str, Any]:
+    """Count the objects of this process, without garbage."""
     gc.collect()
     counts: Counter[str] = Counter()
     tracked = gc.get_objects()
     own = {id(tracked)}
     names: dict[type, str] = {}
     seen: set[int] = set()
-    for each in tracked:
-        counts[_name(type(each), names)] += 1
-    # What holds nothing that could hold something else is not in the list: look at what the objects refer to.
-    fresh: list[Any] = []
-    for start in range(0, len(tracked), _COLLECT_EVERY_N):
-        for each in gc.get_referents(*tracked[start : start + _COLLECT_EVERY_N]):
-            if id(each) not in seen and id(each) not in own and not gc.is_tracked(each):
-                seen.add(id(each))
-                fresh.append(each)
+    for value in tracked:
+        counts[_name(type(value), names)] += 1
+    # Objects without references to containers are not tracked, so follow the references of the tracked ones.
+    untracked: list[Any] = []
+    for start in range(0, len(tracked), _CHUNK):
+        for value in gc.get_referents(*tracked[start : start + _CHUNK]):
+            if id(value) not in seen and id(value) not in own and not gc.is_tracked(value):
+                seen.add(id(value))
+                untracked.append(value)
     del tracked
-    while fresh:
-        for each in fresh:
-            counts[_name(type(each), names)] += 1
-        held = gc.get_referents(*(each for each in fresh if isinstance(each, (tuple, dict))))
-        fresh = [
-            each
-            for each in {id(each): each for each in held}.values()
-            if id(each) not in seen and not gc.is_tracked(each)
+    while untracked:
+        for value in untracked:
+            counts[_name(type(value), names)] += 1
+        referents = gc.get_referents(*(value for value in untracked if isinstance(value, (tuple, dict))))
+        untracked = [
+            value
+            for value in {id(value): value for value in referents}.values()
+            if id(value) not in seen and not gc.is_tracked(value)
         ]
-        seen.update(map(id, fresh))
+        seen.update(map(id, untracked))
     del seen
     return {"objects": counts, "blocks": sys.getallocatedblocks(), "threads": threading.active_count()}
 
@@ -62,65 +61,70 @@ def _name(kind: type, names: dict[type, str]) -> str:
     return name
 
 
-def _has(found: Any, name: str, text: str) -> bool:
-    return _name(type(found), {}) == name and len(shown := repr(found)) < 60 and text in shown and found != text
+def _contains(value: Any, name: str, text: str) -> bool:
+    return _name(type(value), {}) == name and len(shown := repr(value)) < 60 and text in shown and value != text
 
 
-def holders(kind: str, text: str = "") -> list[str]:
-    """The way from the newest object of a type, or from something that holds a value, to what holds that."""
+def find_holders(kind: str, text: str = "") -> list[str]:
+    """Return the chain of references to the newest object of a type, or to a value that contains a text."""
     gc.collect()
     tracked = gc.get_objects()
     if text:
-        found = next(
-            (each for each in reversed(tracked) if any(_has(at, kind, text) for at in gc.get_referents(each))), None
+        current = next(
+            (
+                candidate
+                for candidate in reversed(tracked)
+                if any(_contains(value, kind, text) for value in gc.get_referents(candidate))
+            ),
+            None,
         )
     else:
-        found = next((each for each in reversed(tracked) if _name(type(each), {}) == kind), None)
+        current = next((candidate for candidate in reversed(tracked) if _name(type(candidate), {}) == kind), None)
     del tracked
-    if found is None:
-        return [f"nothing holds a {kind} {text}"]
-    way, seen = [_show(found)], {id(found)}
-    while len(way) < _HOLDERS and (above := _holder(found, seen)) is not None:
-        found = above
-        way.append(_show(found))
-    return way
+    if current is None:
+        return [f"no object refers to a {kind} {text}"]
+    chain, seen = [_show(current)], {id(current)}
+    while len(chain) < _MAX_HOLDERS and (holder := _find_holder(current, seen)) is not None:
+        current = holder
+        chain.append(_show(current))
+    return chain
 
 
-def _holder(found: Any, seen: set[int]) -> Any:
-    """Something that refers to an object, and was not seen yet; None if there is nothing but what this module does."""
-    above = gc.get_referrers(found)
-    seen.add(id(above))
-    chosen = next((each for each in above if id(each) not in seen and not isinstance(each, FrameType)), None)
-    seen.add(id(chosen))
-    return chosen
+def _find_holder(value: Any, seen: set[int]) -> Any:
+    """Return an unseen object that refers to a value. Return None if only frames refer to it."""
+    referrers = gc.get_referrers(value)
+    seen.add(id(referrers))
+    holder = next(
+        (referrer for referrer in referrers if id(referrer) not in seen and not isinstance(referrer, FrameType)), None
+    )
+    seen.add(id(holder))
+    return holder
 
 
-def _show(each: Any) -> str:
-    size = f" of {len(each)}" if isinstance(each, (dict, list, set, tuple)) else ""
-    return f"{_name(type(each), {})}{size}: {repr(each)[:160]}"
+def _show(value: Any) -> str:
+    size = f" of {len(value)}" if isinstance(value, (dict, list, set, tuple)) else ""
+    return f"{_name(type(value), {})}{size}: {repr(value)[:160]}"
 
 
-def answer_questions(connection: socket.socket) -> None:
-    """Until the other side closes."""
+def serve_queries(connection: socket.socket) -> None:
+    """Answer queries until the other side closes the connection."""
     with connection, connection.makefile("rw") as lines:
         for line in lines:
-            question = json.loads(line)
-            lines.write(json.dumps(answer(**question)) + "\n")
+            lines.write(json.dumps(answer(**json.loads(line))) + "\n")
             lines.flush()
 
 
-def answer(ask: str, **about: str) -> Any:
-    """The answer to a question."""
-    return holders(**about) if ask == "holders" else census()
+def answer(query: str, **arguments: str) -> Any:
+    return find_holders(**arguments) if query == "holders" else take_census()
 
 
 def main() -> None:
-    sys.path.pop(0)  # this folder is not a place to import from
+    sys.path.pop(0)  # do not import from this folder
     from ottla.cli.main import main as ottla
 
-    gc.freeze = lambda: None  # what is frozen cannot be counted
+    gc.freeze = lambda: None  # frozen objects cannot be counted
     connection = socket.socket(fileno=int(sys.argv[1]))
-    threading.Thread(target=answer_questions, args=(connection,), name="probe", daemon=True).start()
+    threading.Thread(target=serve_queries, args=(connection,), name="probe", daemon=True).start()
     sys.exit(ottla(sys.argv[2:]))
 
 

@@ -1,6 +1,6 @@
-"""Clients that wait while others come and go: each is a thread that asks again and again for what seldom comes.
+"""Clients that wait for records during the whole run, each in a thread that fetches repeatedly.
 
-A client whose broker is down for a while begins again, as often as it takes.
+A client whose broker is down reconnects until it succeeds.
 """
 
 import threading
@@ -14,24 +14,26 @@ from bench.harness.sessions import PATIENCE_S, Reader, SessionConsumer, ShareCon
 from bench.harness.tools import ToolFailed
 from confluent_kafka import Consumer
 
-Make = Callable[[], Reader]
-_AGAIN_S: Final = 0.2
+CreateReader = Callable[[], Reader]
+_RETRY_S: Final = 0.2
 
 
 class WaitingClients:
-    """Readers, each in a thread of its own, until `close`. `check` raises what made one of them stop."""
+    """Readers that run in their own threads until `close`. `check` raises the exception that stopped one of them."""
 
-    def __init__(self, makes: Iterable[Make]) -> None:
+    def __init__(self, create_readers: Iterable[CreateReader]) -> None:
         self._stopping = threading.Event()
         self._problems: list[Exception] = []
         self._fetches = 0
-        self._threads = [threading.Thread(target=self._run, args=(make,), daemon=True) for make in makes]
+        self._threads = [
+            threading.Thread(target=self._run, args=(create_reader,), daemon=True) for create_reader in create_readers
+        ]
         for thread in self._threads:
             thread.start()
 
     @property
     def fetches(self) -> int:
-        """How often readers have waited for an answer."""
+        """The number of fetches so far."""
         return self._fetches
 
     def check(self) -> None:
@@ -43,53 +45,53 @@ class WaitingClients:
         for thread in self._threads:
             thread.join(PATIENCE_S)
 
-    def _run(self, make: Make) -> None:
+    def _run(self, create_reader: CreateReader) -> None:
         try:
-            last_good = time.monotonic()
+            last_success = time.monotonic()
             while not self._stopping.is_set():
                 try:
-                    reader = make()
+                    reader = create_reader()
                     try:
                         while not self._stopping.is_set():
                             reader.fetch()
-                            last_good = time.monotonic()
+                            last_success = time.monotonic()
                             self._fetches += 1
                     finally:
                         with suppress(OSError, NoResponse):
                             reader.close()
                 except (OSError, NoResponse, ToolFailed):
-                    if time.monotonic() - last_good > PATIENCE_S:
+                    if time.monotonic() - last_success > PATIENCE_S:
                         raise
-                    self._stopping.wait(_AGAIN_S)
-        except Exception as problem:  # noqa: BLE001 (handed to the test, by `check`)
+                    self._stopping.wait(_RETRY_S)
+        except Exception as problem:  # noqa: BLE001 (`check` raises it)
             self._problems.append(problem)
 
 
-def session(port: int, topics: Mapping[str, int]) -> Make:
-    """A consumer that is assigned to partitions which one node leads, with a fetch session."""
+def session_consumer(port: int, topics: Mapping[str, int]) -> CreateReader:
+    """Create a consumer with a fetch session for all partitions of some topics, which one node leads."""
     return lambda: SessionConsumer(port, topics)
 
 
-def shared(port: int, group: str, topics: Mapping[str, int]) -> Make:
-    """The member of a share group on a cluster of one node."""
+def share_consumer(port: int, group: str, topics: Mapping[str, int]) -> CreateReader:
+    """Create the member of a share group on a cluster of one node."""
     return lambda: ShareConsumer(port, group, topics)
 
 
-def subscribed(servers: str, group: str, topic: str, **settings: Any) -> Make:
-    """librdkafka's consumer, which fetches without sessions."""
-    return lambda: _Subscribed(servers, group, topic, settings)
+def subscribed_consumer(servers: str, group: str, topic: str, **settings: Any) -> CreateReader:
+    """Create a librdkafka consumer, which fetches without sessions."""
+    return lambda: _SubscribedConsumer(servers, group, topic, settings)
 
 
 _POLL_S: Final = 0.5
 
 
-class _Subscribed:
+class _SubscribedConsumer:
     def __init__(self, servers: str, group: str, topic: str, settings: dict[str, Any]) -> None:
         self._consumer = Consumer({"bootstrap.servers": servers, "group.id": group, **settings})
         self._consumer.subscribe([topic])
 
     def fetch(self) -> list[bytes]:
-        return [each.value() or b"" for each in self._consumer.consume(100, _POLL_S)]
+        return [message.value() or b"" for message in self._consumer.consume(100, _POLL_S)]
 
     def close(self) -> None:
         self._consumer.close()
