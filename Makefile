@@ -1,4 +1,4 @@
-# Two commands are enough to start: `make demo` and `make test`. Each sets up what it needs by itself.
+# `make demo` and `make test` are enough to start. Every target first sets up what it needs.
 PYTHON ?=
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,16 +6,19 @@ BIN    := $(VENV)/bin
 .PHONY: help setup demo test test-spark test-native check format docs reference bench bench-quick profile lock clean
 
 help:
-	@echo "make demo    run the main job"
-	@echo "make test    run the tests"
-	@echo "make test-spark   jobs in a Spark session"
-	@echo "make test-native   the compiled modules under sanitizers, and the core without them"
-	@echo "make check   format, lint, types, import contracts"
-	@echo "make docs    build the documentation as a site in build/site"
-	@echo "make bench   figures beside Apache Kafka's (bench-quick: a few minutes; ARGS=\"produce consume\": some of them)"
-	@echo "make profile CASE=produce-1k   where a node spends its time, as a flame graph"
-	@echo "make format  put the sources into the one format"
-	@echo "make lock    pin the dependencies anew"
+	@echo "make demo         Run the main job: three nodes, a pipeline, and failures."
+	@echo "make test         Run the tests, without those that need a Spark session."
+	@echo "make test-spark   Run the tests that need a Spark session."
+	@echo "make test-native  Test the compiled modules under sanitizers, and the core without them."
+	@echo "make check        Check format, lint, types and import contracts, and print a sample of the prose."
+	@echo "make format       Format the sources and apply safe fixes."
+	@echo "make docs         Build the documentation as a site in build/site."
+	@echo "make reference    Write the generated pages of the documentation."
+	@echo "make bench        Compare with Apache Kafka in half an hour. ARGS=\"produce consume\" selects cases."
+	@echo "make bench-quick  Compare with Apache Kafka in four minutes."
+	@echo "make profile      Draw a flame graph of a node. CASE=produce-1k names the case."
+	@echo "make lock         Update the locked dependencies."
+	@echo "make clean        Remove the virtual environment and caches."
 
 setup: $(VENV)/.ready $(VENV)/.built $(VENV)/.bytecode
 
@@ -23,12 +26,12 @@ $(VENV)/.ready: requirements/dev.txt scripts/bootstrap
 	PYTHON="$(PYTHON)" scripts/bootstrap "$(VENV)"
 	@touch $@ $(VENV)/.built
 
-# The compiled part again, when its source is newer than what bootstrap has built.
+# Builds the compiled modules again if their sources have changed.
 $(VENV)/.built: $(wildcard src/ottla/*/*/*.[ch]) hatch_build.py | $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
 	@touch $@
 
-# What pip does when it installs the package: without bytecode a node takes twice as long to start.
+# Compiles to bytecode, as pip does when it installs a package. Otherwise, a node takes twice as long to start.
 $(VENV)/.bytecode: $(shell find src -name '*.py') | $(VENV)/.ready
 	$(BIN)/python -m compileall -q src
 	@touch $@
@@ -39,14 +42,14 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -q -n 2 $(ARGS)
 
-# A process each: there is one Spark in a process, and whoever stops it stops it for all.
+# Separate processes, because a process has only one Spark session and each suite stops it at its end.
 test-spark: setup
 	$(BIN)/python -m pytest -q -m spark tests/spark/tables $(ARGS)
 	$(BIN)/python -m pytest -q -m spark tests/spark/pipelines $(ARGS)
 	$(BIN)/python -m pytest -q -m spark tests/spark/connector $(ARGS)
 	$(BIN)/python -m pytest -q -m spark tests/docs $(ARGS)
 
-# The compiled modules under the address and undefined-behaviour sanitizers; then what they replace, in Python alone.
+# Tests the compiled modules under the address and undefined-behaviour sanitizers, then the Python code that they replace.
 test-native: setup
 	scripts/native-tests sanitized -n 2 tests/unit/protocol/wire/test_plans.py tests/unit/protocol/wire/test_summary.py tests/unit/protocol/wire/test_malformed.py \
 		tests/unit/storage/log/test_validate_unchanged.py tests/spark/connector/test_rows.py tests/spark/connector/test_columns.py $(ARGS)
@@ -69,7 +72,7 @@ docs: setup
 	$(BIN)/python scripts/generate_reference.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-# The generated pages of the documentation, from the code.
+# Writes the generated pages of the documentation.
 reference: setup
 	$(BIN)/python scripts/generate_reference.py
 

@@ -1,7 +1,7 @@
-"""Builds the compiled modules of the package where there is a C compiler, and leaves them out where there is none.
+"""Builds the compiled modules of the package, or leaves them out if there is no C compiler.
 
-They do nothing that Python does not do as well, only faster; so a failure is told and never fatal. They keep to the
-stable ABI of Python 3.11: one build serves every later version. `OTTLA_PURE=1` leaves them out on purpose.
+They replace Python code with the same behaviour and are only faster, so a failed build is a warning and not an error.
+They use the stable ABI of Python 3.11, so one build works with every later version. `OTTLA_PURE=1` leaves them out.
 """
 
 import os
@@ -15,8 +15,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 SOURCES = tuple(
-    Path("src/ottla") / each
-    for each in (
+    Path("src/ottla") / source
+    for source in (
         "protocol/wire/_codec.c",
         "protocol/wire/_scan.c",
         "spark/connector/_columns.c",
@@ -26,20 +26,20 @@ SOURCES = tuple(
 
 
 class ScanBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Compiles each module beside its source, and has the wheel take it along."""
+    """Compiles each module next to its source, and adds it to the wheel."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
         targets = [source.with_suffix(".abi3.so") for source in SOURCES]
-        why = "OTTLA_PURE is set" if os.environ.get("OTTLA_PURE") else ""
+        problem = "OTTLA_PURE is set" if os.environ.get("OTTLA_PURE") else ""
         for source, target in zip(SOURCES, targets, strict=True):
-            why = why or _compile(root, source, target)
-        if why:
+            problem = problem or _compile(root, source, target)
+        if problem:
             for target in targets:
                 (root / target).unlink(missing_ok=True)
-            self.app.display_warning(f"ottla is built without its compiled part, and is slower for it: {why}")
+            self.app.display_warning(f"building ottla without its compiled modules, which makes it slower: {problem}")
             return
         build_data["artifacts"] += [f"/{target}" for target in targets]
         build_data["pure_python"] = False
@@ -48,9 +48,9 @@ class ScanBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def _compile(root: Path, source: Path, target: Path) -> str:
-    """Compile with the compiler that Python itself was built with; says why if that cannot be done."""
+    """Compile a module with the compiler that built Python. Return the reason if this fails, or an empty string."""
     if os.name != "posix" or sys.implementation.name != "cpython":
-        return f"there is no build for {sys.implementation.name} on {os.name}"
+        return f"{sys.implementation.name} on {os.name} is not supported"
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     command = [
         *shlex.split(compiler),
@@ -63,12 +63,11 @@ def _compile(root: Path, source: Path, target: Path) -> str:
         *("-o", f"{target}.new"),
     ]
     try:
-        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
+        result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)  # noqa: S603
     except OSError as error:
         return f"{command[0]} cannot be run: {error}"
-    if done.returncode != 0:
-        return f"{command[0]} failed: {done.stderr.strip()[-400:]}"
-    (root / f"{target}.new").replace(
-        root / target
-    )  # whoever runs from this tree meanwhile finds the old one or the new
+    if result.returncode != 0:
+        return f"{command[0]} failed: {result.stderr.strip()[-400:]}"
+    # Atomic, because another process may import the module from this tree at the same time.
+    (root / f"{target}.new").replace(root / target)
     return ""

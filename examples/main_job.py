@@ -1,9 +1,9 @@
-"""The main job, from an empty folder to checked results: a cluster, orders, a pipeline, and failures on the way.
+"""The main job, from an empty folder to checked results: a cluster, orders, a pipeline, and injected failures.
 
 Three nodes run on this machine. The example produces orders, some of them bad, while the pipeline reads them into
 tables of all records, valid orders, dead letters and totals, and sends alerts to a topic. Meanwhile it kills a broker
-and a Spark task. Then it turns the topic into an Iceberg table, which DuckDB reads. At the end it counts everything:
-each order must be there once, and the lag must be zero. An HTML page shows the course in plots.
+and a Spark task. Then it turns the topic into an Iceberg table, which DuckDB reads. At the end it counts
+everything: each order must exist once, and the lag must be zero. An HTML page shows the run in plots.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.producer import Producer
 
 sys.path.insert(0, str(Path(__file__).parent))
-from main_job_page import Story, write_page
+from main_job_page import JobReport, write_page
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent / "build" / "demo"
@@ -50,34 +50,34 @@ def main() -> None:
     began_s = time.monotonic()
     shutil.rmtree(ROOT, ignore_errors=True)
     ROOT.mkdir(parents=True)
-    story = Story()
+    report = JobReport()
     cluster = LocalCluster(ROOT / "cluster", nodes=3, base_port=free_ports(), settings={})
     project = ROOT / "shop"
     shutil.copytree(HERE / "shop", project)
     (ROOT / "trap").touch()
     try:
-        story.show("starting three nodes")
+        report.show("starting three nodes")
         cluster.prepare()
         cluster.start()
         wait_until(lambda: all(node.is_ready for node in cluster.nodes), "the nodes are ready")
         asyncio.run(create_topics(cluster.servers))
-        story.show(f"cluster at {cluster.servers}; topics orders and alerts")
-        run_all(story, cluster, project)
+        report.show(f"cluster at {cluster.servers}; topics orders and alerts")
+        run_all(report, cluster, project)
         tables = count_tables(project)
         stop_spark(project)
-        problems = check(story, cluster, {**tables, **make_table(story, cluster.servers)})
+        problems = check(report, cluster, {**tables, **make_table(report, cluster.servers)})
     finally:
         stop_spark(project)
         cluster.stop()
         cluster.kill()
-    page = write_page(story, ROOT / "summary.html")
+    page = write_page(report, ROOT / "summary.html")
     print(f"\nTotal time: {time.monotonic() - began_s:.0f} s. Plots and figures: {page}")
     if problems:
         raise SystemExit("\n".join(problems))
     print_next(project)
 
 
-def run_all(story: "Story", cluster: LocalCluster, project: Path) -> None:
+def run_all(report: "JobReport", cluster: LocalCluster, project: Path) -> None:
     """Run the pipeline twice: a cold run through all failures, and a warm one."""
     environment = {**os.environ, "BOOTSTRAP_SERVERS": cluster.servers, "KILL_A_TASK": str(ROOT / "trap")}
     sender = Sender(cluster.servers, FIRST)
@@ -85,27 +85,27 @@ def run_all(story: "Story", cluster: LocalCluster, project: Path) -> None:
     victim = cluster.nodes[1]
 
     def kill_broker(event: dict[str, Any]) -> None:
-        if event["event"] == "flow" and event["state"] == "running" and victim.exit_code() is None and not story.marks:
+        if event["event"] == "flow" and event["state"] == "running" and victim.exit_code() is None and not report.marks:
             assert victim.process is not None
             victim.process.kill()
             victim.process.wait()
-            story.mark("broker 2 killed")
+            report.mark("broker 2 killed")
 
-    run_pipeline(story, project, environment, kill_broker)
+    run_pipeline(report, project, environment, kill_broker)
     assert not (ROOT / "trap").exists(), "no task was killed"
-    story.mark("a Spark task was killed and retried")
-    story.orders = sender.finish()
+    report.mark("a Spark task was killed and retried")
+    report.orders = sender.finish()
     victim.start()
     wait_until(lambda: victim.is_ready, "node 2 is back")
-    story.mark("broker 2 is back")
+    report.mark("broker 2 is back")
     more = Sender(cluster.servers, SECOND, first=FIRST)
     more.start()
-    story.orders = story.orders.plus(more.finish())
-    story.show(f"{story.orders.sent:,} orders sent; a warm run reads the rest")
-    story.warm_s = run_pipeline(story, project, environment, lambda event: None)
+    report.orders = report.orders.plus(more.finish())
+    report.show(f"{report.orders.sent:,} orders sent; a warm run reads the rest")
+    report.warm_s = run_pipeline(report, project, environment, lambda event: None)
 
 
-def run_pipeline(story: "Story", project: Path, environment: dict[str, str], watch: Any) -> float:
+def run_pipeline(report: "JobReport", project: Path, environment: dict[str, str], watch: Any) -> float:
     """Run `ottla pipeline run` and process its events; return its duration in seconds."""
     began_s = time.monotonic()
     command = [*OTTLA, "pipeline", "run", str(project), "--json"]
@@ -113,7 +113,7 @@ def run_pipeline(story: "Story", project: Path, environment: dict[str, str], wat
         assert process.stdout is not None
         for line in process.stdout:
             event = json.loads(line)
-            story.add_event(event)
+            report.add_event(event)
             watch(event)
     if process.returncode:
         raise SystemExit("the pipeline failed")
@@ -166,13 +166,13 @@ def stop_spark(project: Path) -> None:
     subprocess.run([*OTTLA, "pipeline", "stop", str(project)], stdout=subprocess.DEVNULL, check=True, timeout=90)
 
 
-def make_table(story: "Story", servers: str) -> dict[str, int]:
-    """Turn the topic into an Iceberg table, and count its rows by DuckDB, without Ottla or Spark."""
+def make_table(report: "JobReport", servers: str) -> dict[str, int]:
+    """Turn the topic into an Iceberg table, and count its rows with DuckDB, without Ottla or Spark."""
     import duckdb
     from pyiceberg.catalog import load_catalog
 
     home = ROOT / "tables"
-    story.show("turning topic orders into an Iceberg table")
+    report.show("turning topic orders into an Iceberg table")
     for words in (["create", "orders", "--topic", "orders", "-b", servers], ["run", "orders", "--once"]):
         command = [*OTTLA, "table", *words, "--home", str(home)]
         # The Connect session of `count_tables` has set SPARK_ variables, which would affect the command.
@@ -186,48 +186,48 @@ def make_table(story: "Story", servers: str) -> dict[str, int]:
         top = connection.execute(
             "SELECT customer, sum(price) FROM orders GROUP BY 1 ORDER BY 2 DESC LIMIT 1"
         ).fetchone()
-    assert counts is not None, "a count is one row"
-    assert top is not None, "there are orders"
-    story.show(f"DuckDB reads {counts[0]:,} rows; {top[0]} has spent most: {top[1]:,.2f}")
+    assert counts is not None, "DuckDB returned no counts"
+    assert top is not None, "the table has no orders"
+    report.show(f"DuckDB reads {counts[0]:,} rows; {top[0]} has spent the most: {top[1]:,.2f}")
     return {"iceberg": int(counts[0]), "iceberg dead letters": int(counts[1])}
 
 
 def count_tables(project: Path) -> dict[str, int]:
-    """Count the rows of the pipeline's tables, by its Spark server, which is still running."""
+    """Count the rows of the pipeline's tables with its Spark server, which is still running."""
     from pyspark.sql import SparkSession
 
     from ottla.spark.pipelines.project import find_project
     from ottla.spark.pipelines.server import ServerHome
 
     server = ServerHome(find_project(project)).find()
-    assert server is not None, "the server runs between runs"
+    assert server is not None, "the Spark server is not running"
     session = SparkSession.builder.remote(server.address).create()
     try:
         tables = {name: session.table(name).count() for name in ("bronze", "parsed", "dead_letters", "malformed")}
         tables["totals"] = int(session.sql("SELECT sum(orders) FROM totals").collect()[0][0])
-        tables["each once"] = session.table("parsed").select("id").distinct().count()
+        tables["distinct ids"] = session.table("parsed").select("id").distinct().count()
     finally:
         session.stop()
     return tables
 
 
-def check(story: "Story", cluster: LocalCluster, tables: dict[str, int]) -> list[str]:
+def check(report: "JobReport", cluster: LocalCluster, tables: dict[str, int]) -> list[str]:
     """Compare the counts with the orders that were sent; return the differences."""
-    sent = story.orders
+    sent = report.orders
     alerts = count_records(cluster.servers, "alerts")
     expected = {
         "bronze": (tables["bronze"], sent.sent),
         "without a price": (tables["dead_letters"], sent.unpriced),
         "malformed": (tables["malformed"], sent.malformed),
         "parsed": (tables["parsed"], sent.sent - sent.malformed - sent.unpriced),
-        "parsed, each once": (tables["each once"], tables["parsed"]),
+        "distinct ids": (tables["distinct ids"], tables["parsed"]),
         "orders in totals": (tables["totals"], tables["parsed"]),
         "alerts in the topic": (alerts, sent.expensive),
         "rows of the Iceberg table": (tables["iceberg"], sent.sent - sent.malformed),
         "its dead letters": (tables["iceberg dead letters"], sent.malformed),
-        "lag": (story.lag.get("bronze", -1), 0),
+        "lag": (report.lag.get("bronze", -1), 0),
     }
-    story.counts = expected
+    report.counts = expected
     print()
     for name, (count, wanted) in expected.items():
         print(
@@ -255,11 +255,11 @@ async def create_topics(servers: str) -> None:
         await admin.create_topic("alerts", partitions=3, replicas=3)
 
 
-def wait_until(is_so: Any, what: str, patience_s: float = 60) -> None:
+def wait_until(is_true: Any, condition: str, patience_s: float = 60) -> None:
     deadline = time.monotonic() + patience_s
-    while not is_so():
+    while not is_true():
         if time.monotonic() > deadline:
-            raise SystemExit(f"after {patience_s:g} s, this is still not the case: {what}")
+            raise SystemExit(f"not true after {patience_s:g} s: {condition}")
         time.sleep(0.05)
 
 

@@ -79,7 +79,8 @@ def settings_page() -> str:
 
 
 def settings_table(settings: Mapping[str, Setting]) -> str:
-    listed = [setting for setting in sorted(settings.values(), key=lambda one: one.name) if not setting.internal]
+    by_name = sorted(settings.values(), key=lambda setting: setting.name)
+    listed = [setting for setting in by_name if not setting.internal]
     columns = ["Setting", "Type", "Default", "Valid values", "Importance"]
     has_updates = any(setting.update for setting in listed)
     if has_updates:
@@ -102,7 +103,7 @@ def settings_table(settings: Mapping[str, Setting]) -> str:
             f"`{setting.name}`",
             setting.type.value.lower(),
             default,
-            cell(setting.valid),
+            escape_cell(setting.valid),
             setting.importance.value.lower(),
         ]
         if has_updates:
@@ -147,8 +148,9 @@ def fixed_width_formatter(prog: str) -> argparse.HelpFormatter:
 
 def metrics_page() -> str:
     with tempfile.TemporaryDirectory() as folder:
-        families = asyncio.run(families_of_a_node(Path(folder)))
-    rows = [[f"`{one.name}`", one.kind.value, cell(one.help)] for one in sorted(families, key=lambda one: one.name)]
+        families = asyncio.run(collect_families(Path(folder)))
+    families.sort(key=lambda family: family.name)
+    rows = [[f"`{family.name}`", family.kind.value, escape_cell(family.help)] for family in families]
     introduction = (
         "A node serves these at `/metrics` of `ottla.metrics.listener`, in the text format of Prometheus. Where Kafka "
         "has the metric, its name is the one that the JMX exporter gives it. A metric appears once it has a value."
@@ -156,7 +158,7 @@ def metrics_page() -> str:
     return "\n\n".join(["# Metrics", GENERATED, introduction, table(["Metric", "Type", "Meaning"], rows)]) + "\n"
 
 
-async def families_of_a_node(folder: Path) -> list[Family]:
+async def collect_families(folder: Path) -> list[Family]:
     """Start a node that is broker and controller, and return all its metrics."""
     overrides = {
         "log.dirs": str(folder),
@@ -195,8 +197,8 @@ def table(columns: list[str], rows: Iterable[list[str]]) -> str:
     return "\n".join(lines)
 
 
-def cell(text: str) -> str:
-    """Escape what would end a cell of a table."""
+def escape_cell(text: str) -> str:
+    """Escape the characters that would end a table cell."""
     return text.replace("|", "\\|")
 
 

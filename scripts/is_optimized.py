@@ -1,6 +1,6 @@
-"""Succeeds if this Python was built with the compiler's profiles (PGO), without which it takes half as much time again.
+"""Exit with 0 if this Python was built with profile-guided optimization. Without it, code takes 1.5 times as long.
 
-Those of Linux distributions, of Docker's images, of uv and of conda were; what pyenv compiles is not, unless told to.
+Linux distributions, Docker images, uv and conda have optimized builds; pyenv builds without optimizations by default.
 """
 
 import sys
@@ -8,9 +8,9 @@ import sysconfig
 
 
 def is_optimized() -> bool:
-    # Distributions pass it to make instead of configure, where nothing tells.
-    is_systems_own = sys.base_prefix == "/usr"
-    return is_systems_own or "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
+    # Distributions pass the option to make instead of configure, so that the configuration does not show it.
+    is_system_python = sys.base_prefix == "/usr"
+    return is_system_python or "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""Print sentences and names of the source tree, chosen at random, for a reviewer to read aloud.
+"""Print random sentences and names of the source tree for a reviewer to read aloud.
 
-The seed is the current commit unless `--seed` names another one, so that each revision shows other samples and anyone
-can print the same ones again.
+The default seed is the current commit, so that each revision shows other samples and anyone can print them again.
 """
 
 from __future__ import annotations

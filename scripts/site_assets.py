@@ -1,4 +1,4 @@
-"""A hook of MkDocs: adds mermaid, which `scripts/mermaid` puts into build/, to the files of the site."""
+"""A MkDocs hook that adds mermaid, which `scripts/mermaid` downloads to build/, to the files of the site."""
 
 from pathlib import Path
 
