@@ -42,7 +42,7 @@ def sample(client: Client, codec: str) -> list[Record]:
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
 @pytest.mark.parametrize("writer", CLIENTS, ids=lambda client: client.name)
-def test_every_client_reads_the_records_of_each(
+def test_every_client_reads_the_records_of_every_other(
     node: OttlaNode, programs: Programs, writer: Client, codec: str
 ) -> None:
     if codec not in writer.codecs:

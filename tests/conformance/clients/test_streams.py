@@ -51,7 +51,7 @@ def read_counts(node: OttlaNode, programs: Programs, count: int) -> dict[str, li
     return dict(counts)
 
 
-def test_words_are_counted_once_if_the_node_is_killed(node: OttlaNode, programs: Programs, tmp_path: Path) -> None:
+def test_words_are_counted_once_even_if_the_node_is_killed(node: OttlaNode, programs: Programs, tmp_path: Path) -> None:
     create(node, "lines", PARTITIONS)
     create(node, "counts", PARTITIONS)
 

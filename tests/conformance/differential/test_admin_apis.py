@@ -121,7 +121,7 @@ def _entries(answer: Any) -> Iterator[tuple[tuple[int, str, str], tuple[Any, ...
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_all_resources_are_described_alike(both: NodePair, version: int) -> None:
+def test_all_resources_are_described_the_same_way(both: NodePair, version: int) -> None:
     topic = both.new_topic(configs={"retention.ms": "1234567", "cleanup.policy": "compact,delete"})
     expect_same_settings(
         both, describe((TOPIC, topic), (BROKER, "1"), (BROKER, ""), (GROUP, "g"), (METRICS, "m")), version
@@ -130,7 +130,7 @@ def test_all_resources_are_described_alike(both: NodePair, version: int) -> None
 
 
 @pytest.mark.parametrize("version", [1, 4])
-def test_selected_settings_are_described_alike(both: NodePair, version: int) -> None:
+def test_selected_settings_are_described_the_same_way(both: NodePair, version: int) -> None:
     topic = both.new_topic()
     expect_same_settings(
         both, describe((TOPIC, topic), keys=["retention.ms", "segment.bytes", "nobody.knows.it"]), version
@@ -155,7 +155,7 @@ def test_selected_settings_are_described_alike(both: NodePair, version: int) -> 
         (0, ""),
     ],
 )
-def test_describing_invalid_resources_fails_alike(both: NodePair, resource: tuple[int, str]) -> None:
+def test_describing_invalid_resources_fails_the_same_way(both: NodePair, resource: tuple[int, str]) -> None:
     for version in (1, 4):
         both.expect_same(describe(resource, (BROKER, "1"), keys=["node.id"]), version)
 
@@ -184,7 +184,7 @@ TOPIC_ALTERATIONS: list[list[Alteration]] = [
 
 
 @pytest.mark.parametrize("alteration", TOPIC_ALTERATIONS, ids=str)
-def test_topic_settings_are_altered_alike(both: NodePair, alteration: list[Alteration]) -> None:
+def test_topic_settings_are_altered_the_same_way(both: NodePair, alteration: list[Alteration]) -> None:
     topic = both.new_topic(configs={"retention.ms": "5"})
     for version in (0, 1):
         both.expect_same(alter((TOPIC, topic, alteration), dry=True), version)
@@ -231,7 +231,7 @@ BROKER_ALTERATIONS: list[tuple[str, list[Alteration]]] = [
 
 
 @pytest.mark.parametrize(("broker", "alteration"), BROKER_ALTERATIONS, ids=str)
-def test_invalid_broker_settings_are_refused_alike(both: NodePair, broker: str, alteration: list[Alteration]) -> None:
+def test_invalid_broker_settings_are_refused(both: NodePair, broker: str, alteration: list[Alteration]) -> None:
     for version in (0, 1):
         answers = both.expect_same(alter((BROKER, broker, alteration)), version)
         assert answers.ottla.responses[0].error_code
@@ -259,7 +259,7 @@ VALID_BROKER_SETTINGS: list[tuple[str, dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(("broker", "settings"), VALID_BROKER_SETTINGS, ids=str)
-def test_valid_broker_settings_are_altered_alike(both: NodePair, broker: str, settings: dict[str, str]) -> None:
+def test_valid_broker_settings_are_altered_the_same_way(both: NodePair, broker: str, settings: dict[str, str]) -> None:
     both.expect_same(alter((BROKER, broker, [(name, SET, value) for name, value in settings.items()])), 1)
     try:
         expect_same_settings(both, describe((BROKER, "1"), (BROKER, "")))
@@ -302,7 +302,7 @@ def test_valid_broker_settings_are_altered_alike(both: NodePair, broker: str, se
     ],
     ids=str,
 )
-def test_settings_of_other_resources_are_altered_alike(
+def test_settings_of_other_resources_are_altered_the_same_way(
     both: NodePair, kind: int, name: str, alteration: list[Alteration]
 ) -> None:
     try:
@@ -347,7 +347,7 @@ def test_each_altered_resource_has_its_own_result(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_settings_are_replaced_alike(both: NodePair, version: int) -> None:
+def test_settings_are_replaced_the_same_way(both: NodePair, version: int) -> None:
     topic = both.new_topic(configs={"retention.ms": "5", "segment.bytes": "2000000"})
     resources: list[tuple[int, str, dict[str, str | None]]] = [
         (TOPIC, topic, {"retention.ms": "888"}),
@@ -367,7 +367,7 @@ def test_settings_are_replaced_alike(both: NodePair, version: int) -> None:
     expect_same_settings(both, describe((TOPIC, topic), (GROUP, "g1"), (METRICS, "m1"), (BROKER, "")))
 
 
-def test_resources_with_settings_are_listed_alike(both: NodePair) -> None:
+def test_resources_with_settings_are_listed_the_same_way(both: NodePair) -> None:
     both.new_topic()
     both.expect_same(ListConfigResourcesRequest(), 0)
     for kinds in ([], [16], [2, 4, 8, 16, 32], [4], [8], [32], [3], [0], [2, 3], [2, 2]):
@@ -396,7 +396,7 @@ def new_topic_entry(
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_invalid_topics_are_refused_alike(both: NodePair, version: int) -> None:
+def test_invalid_topics_are_refused(both: NodePair, version: int) -> None:
     there = both.new_topic()
     refused = [
         new_topic_entry(""),
@@ -424,7 +424,7 @@ def test_invalid_topics_are_refused_alike(both: NodePair, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_topics_are_created_alike(both: NodePair, version: int) -> None:
+def test_topics_are_created_the_same_way(both: NodePair, version: int) -> None:
     for name, entry in (
         (f"dry-{version}", new_topic_entry(f"dry-{version}", 2)),
         (f"man-{version}", new_topic_entry(f"man-{version}", -1, -1, placement=[[1], [1], [1]])),
@@ -447,7 +447,7 @@ def test_a_creation_with_timeout_0_times_out(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-def test_topics_are_deleted_alike(both: NodePair, version: int) -> None:
+def test_topics_are_deleted_the_same_way(both: NodePair, version: int) -> None:
     first = both.new_topic()
     if version < 6:
         both.expect_same(
@@ -479,7 +479,7 @@ def test_topics_are_deleted_alike(both: NodePair, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_partitions_are_added_alike(both: NodePair, version: int) -> None:
+def test_partitions_are_added_the_same_way(both: NodePair, version: int) -> None:
     two, four = both.new_topic(partitions=2), both.new_topic(partitions=4)
 
     def more(name: str, count: int, placement: list[list[int]] | None = None) -> partitions.CreatePartitionsTopic:
@@ -507,7 +507,7 @@ def test_partitions_are_added_alike(both: NodePair, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_unneeded_elections_are_answered_alike(both: NodePair, version: int) -> None:
+def test_unneeded_elections_get_the_same_answers(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=2)
     partitions = [TopicPartitions(topic=topic, partitions=[0, 1, 77]), TopicPartitions(topic="missing", partitions=[0])]
     both.expect_same(ElectLeadersRequest(topic_partitions=partitions, timeout_ms=5000), version)
@@ -518,7 +518,7 @@ def test_unneeded_elections_are_answered_alike(both: NodePair, version: int) -> 
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_reassignments_are_answered_alike(both: NodePair, version: int) -> None:
+def test_reassignments_get_the_same_answers(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=4)
     placement = {0: [1], 1: None, 2: [5], 3: [], 99: [1]}
     entries = [ReassignablePartition(partition_index=number, replicas=brokers) for number, brokers in placement.items()]
@@ -548,7 +548,9 @@ def test_reassignments_are_answered_alike(both: NodePair, version: int) -> None:
     ],
     ids=str,
 )
-def test_feature_updates_are_answered_alike(both: NodePair, version: int, updates: list[tuple[str, int, int]]) -> None:
+def test_feature_updates_get_the_same_answers(
+    both: NodePair, version: int, updates: list[tuple[str, int, int]]
+) -> None:
     keys = [FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind) for name, level, kind in updates]
     both.expect_same(UpdateFeaturesRequest(feature_updates=keys), version, messages=Messages.EXACTLY)
 
@@ -592,7 +594,7 @@ FILTERS: list[tuple[list[tuple[str, int, str | None]], bool]] = [
 
 
 @pytest.mark.parametrize("version", range(2))
-def test_quotas_are_altered_and_described_alike(both: NodePair, version: int) -> None:
+def test_quotas_are_altered_and_described_the_same_way(both: NodePair, version: int) -> None:
     good = [
         quota([("user", "u1")], ("producer_byte_rate", 1000.0, False)),
         quota([("user", "u1"), ("client-id", "c1")], ("consumer_byte_rate", 2000.0, False)),
@@ -635,7 +637,7 @@ def test_quotas_are_altered_and_described_alike(both: NodePair, version: int) ->
     ],
     ids=str,
 )
-def test_invalid_quotas_are_refused_alike(both: NodePair, entity: Entity, ops: list[tuple[str, float, bool]]) -> None:
+def test_invalid_quotas_are_refused(both: NodePair, entity: Entity, ops: list[tuple[str, float, bool]]) -> None:
     for version in (0, 1):
         both.expect_same(alter_quotas.AlterClientQuotasRequest(entries=[quota(entity, *ops)]), version)
 
@@ -665,7 +667,7 @@ def upsertion(user: str, mechanism: int = 1, iterations: int = 4096) -> scram.Sc
     )
 
 
-def test_scram_credentials_are_altered_and_described_alike(both: NodePair) -> None:
+def test_scram_credentials_are_altered_and_described_the_same_way(both: NodePair) -> None:
     def expect_same(*upsertions: scram.ScramCredentialUpsertion, deletions: Sequence[tuple[str, int]] = ()) -> None:
         deletion_entries = [
             scram.ScramCredentialDeletion(name=user, mechanism=mechanism) for user, mechanism in deletions
@@ -702,7 +704,7 @@ def filtered(kind: int = 1) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", range(1, 4))
-def test_acl_requests_without_an_authorizer_fail_alike(both: NodePair, version: int) -> None:
+def test_acl_requests_without_an_authorizer_fail(both: NodePair, version: int) -> None:
     creation = create_acls.AclCreation(
         resource_type=2,
         resource_name="t",
@@ -721,7 +723,7 @@ def test_acl_requests_without_an_authorizer_fail_alike(both: NodePair, version: 
     both.expect_same(create_acls.CreateAclsRequest(creations=[creation]), version)
 
 
-def test_delegation_tokens_that_are_disabled_fail_alike(both: NodePair) -> None:
+def test_delegation_token_requests_fail_if_tokens_are_disabled(both: NodePair) -> None:
     for version in range(1, 4):
         both.expect_same(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version)
         both.expect_same(DescribeDelegationTokenRequest(owners=None), version)
@@ -738,7 +740,7 @@ VARYING = ["leader_epoch", "high_watermark", "log_end_offset", "*_timestamp", "r
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_the_quorum_is_described_alike(both: NodePair, version: int) -> None:
+def test_the_quorum_is_described_the_same_way(both: NodePair, version: int) -> None:
     for name, number in (("__cluster_metadata", 0), ("__cluster_metadata", 1), ("other", 0)):
         topic = TopicData(topic_name=name, partitions=[PartitionData(partition_index=number)])
         both.expect_same(DescribeQuorumRequest(topics=[topic]), version, ignoring=VARYING)

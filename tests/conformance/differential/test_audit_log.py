@@ -127,7 +127,7 @@ TOPIC_CASES: dict[str, Callable[[str], list[Rule]]] = {
 
 
 @pytest.mark.parametrize("name", TOPIC_CASES)
-def test_requests_about_topics_are_audited_alike(audited: NodePair, name: str) -> None:
+def test_requests_about_topics_are_audited_the_same_way(audited: NodePair, name: str) -> None:
     topic, open_topic = audited.new_topic(), audited.new_topic()
     with rules(audited, *TOPIC_CASES[name](topic)):
         expect_same_audit(audited, *about_topic(topic, open_topic))
@@ -156,7 +156,7 @@ def test_each_fetch_of_a_session_audits_all_its_partitions(audited: NodePair) ->
             assert sum("resourceRefCount = 3 " in text for _, text in ottla) == 1
 
 
-def test_requests_about_groups_are_audited_alike(audited: NodePair) -> None:
+def test_requests_about_groups_are_audited_the_same_way(audited: NodePair) -> None:
     coordinators_ready(audited)
     topic = audited.new_topic()
     for acls in ([], [Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)]):
@@ -165,14 +165,14 @@ def test_requests_about_groups_are_audited_alike(audited: NodePair) -> None:
 
 
 @pytest.mark.parametrize("more", [(), (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)], ids=str)
-def test_requests_about_the_cluster_are_audited_alike(audited: NodePair, more: tuple[Operation, ...]) -> None:
+def test_requests_about_the_cluster_are_audited_the_same_way(audited: NodePair, more: tuple[Operation, ...]) -> None:
     with rules(
         audited, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
     ):
         expect_same_audit(audited, *about_cluster())
 
 
-def test_creations_of_topics_and_producers_are_audited_alike(audited: NodePair) -> None:
+def test_creations_of_topics_and_producers_are_audited_the_same_way(audited: NodePair) -> None:
     acls = [
         Rule(AclResourceType.TOPIC, "mine-", Operation.CREATE, pattern=PREFIXED),
         Rule(AclResourceType.TOPIC, "mine-2", Operation.DESCRIBE_CONFIGS),

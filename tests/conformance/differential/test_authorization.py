@@ -350,7 +350,7 @@ def about_topic(topic: str, open_topic: str) -> list[tuple[RequestSource, int]]:
 
 
 @pytest.mark.parametrize("name", TOPIC_RULES)
-def test_acls_of_a_topic_decide_as_kafkas(guarded: NodePair, name: str) -> None:
+def test_acls_of_a_topic_decide_as_in_kafka(guarded: NodePair, name: str) -> None:
     topic, open_topic = guarded.new_topic(), guarded.new_topic()
     with rules(guarded, *TOPIC_RULES[name](topic)):
         for request, version in about_topic(topic, open_topic):
@@ -447,14 +447,14 @@ def about_group(group: str, topic: str) -> list[tuple[RequestSource, int]]:
     ]
 
 
-def test_acls_of_a_group_decide_as_kafkas(guarded: NodePair) -> None:
+def test_acls_of_a_group_decide_as_in_kafka(guarded: NodePair) -> None:
     topic = guarded.new_topic()
     with rules(guarded, Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)):
         for request, version in about_group("closed", topic):
             guarded.expect_same(request, version, messages=Messages.LOOSELY)
 
 
-def test_acls_of_transactional_ids_decide_as_kafkas(guarded: NodePair) -> None:
+def test_acls_of_transactional_ids_decide_as_in_kafka(guarded: NodePair) -> None:
     topic = guarded.new_topic()
     data = batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     with rules(guarded, Rule(AclResourceType.TRANSACTIONAL_ID, "closed", Operation.ALL, principal=SOMEBODY)):
@@ -495,7 +495,7 @@ IDEMPOTENCE: dict[str, tuple[list[Rule], bool]] = {
 
 
 @pytest.mark.parametrize("name", IDEMPOTENCE)
-def test_a_right_to_write_any_topic_allows_idempotent_writes(guarded: NodePair, name: str) -> None:
+def test_the_right_to_write_any_topic_allows_idempotent_writes(guarded: NodePair, name: str) -> None:
     acls, is_allowed = IDEMPOTENCE[name]
     with rules(guarded, *acls, *keep_control()):
         deadline = time.monotonic() + 20
@@ -564,7 +564,7 @@ def about_cluster() -> list[tuple[RequestSource, int]]:
     [(), (Operation.DESCRIBE_CONFIGS,), (Operation.ALTER_CONFIGS,), (Operation.CREATE, Operation.IDEMPOTENT_WRITE)],
     ids=str,
 )
-def test_acls_of_the_cluster_decide_as_kafkas(guarded: NodePair, more: tuple[Operation, ...]) -> None:
+def test_acls_of_the_cluster_decide_as_in_kafka(guarded: NodePair, more: tuple[Operation, ...]) -> None:
     with rules(
         guarded, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
     ):

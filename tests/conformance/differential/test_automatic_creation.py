@@ -1,4 +1,4 @@
-"""The quota on automatically created topics is charged as by Kafka: to the client that names them, or to the broker."""
+"""As in Kafka, automatically created topics are charged to the client that names them, or to the broker."""
 
 import time
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def test_automatically_created_topics_are_charged_to_the_client(creating: NodePa
         set_quotas(creating, (quota, "controller_mutation_rate", None))
 
 
-def test_the_topic_of_a_coordinator_is_charged_to_the_broker_itself(creating: NodePair) -> None:
+def test_a_coordinators_topic_is_charged_to_the_broker(creating: NodePair) -> None:
     """All clients have the same user as the broker, but other client ids."""
     user: Entity = {"user": "ANONYMOUS"}
     set_quotas(creating, (user, "controller_mutation_rate", 1.0))

@@ -72,7 +72,7 @@ def stable_pair(a: Member, b: Member) -> None:
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.JOIN_GROUP))
-def test_a_group_of_one_member_lives_alike(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_the_life_of_a_group_of_one_member_is_the_same(both: NodePair, topic: str, group: str, version: int) -> None:
     sync, beat, leave, commit = (min(version, latest) for latest in (5, 4, 5, 9))
     with member(both, "a", group, topics=[topic]) as a:
         a.join(version)
@@ -95,7 +95,7 @@ def test_a_group_of_one_member_lives_alike(both: NodePair, topic: str, group: st
 
 
 @pytest.mark.parametrize("version", [0, 3, 4, 5, 7, 9])
-def test_two_members_rebalance_alike(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_two_members_rebalance_the_same_way(both: NodePair, topic: str, group: str, version: int) -> None:
     sync = min(version, 5)
     with member(both, "a", group, topics=[topic]) as a, member(both, "b", group, topics=["other"]) as b:
         a.protocols = [("range", subscription(topic)), ("roundrobin", b"r")]
@@ -167,7 +167,7 @@ def test_a_join_ends_the_wait_for_an_assignment(both: NodePair, topic: str, grou
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.JOIN_GROUP))
-def test_invalid_joins_are_refused_alike(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_invalid_joins_are_refused(both: NodePair, topic: str, group: str, version: int) -> None:
     with member(both, "a", group, topics=[topic]) as a, member(both, "b", group, topics=[topic]) as b:
 
         def request(**fields: Any) -> JoinGroupRequest:
@@ -198,7 +198,7 @@ def test_invalid_joins_are_refused_alike(both: NodePair, topic: str, group: str,
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.SYNC_GROUP))
-def test_invalid_syncs_are_refused_alike(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_invalid_syncs_are_refused(both: NodePair, topic: str, group: str, version: int) -> None:
     protocol: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     both.expect_same(SyncGroupRequest(group_id="missing", generation_id=1, member_id="nobody", **protocol), version)
     both.expect_same(SyncGroupRequest(group_id="", generation_id=1, member_id="nobody", **protocol), version)
@@ -219,7 +219,7 @@ def test_invalid_syncs_are_refused_alike(both: NodePair, topic: str, group: str,
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.HEARTBEAT))
-def test_invalid_heartbeats_are_refused_alike(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_invalid_heartbeats_are_refused(both: NodePair, topic: str, group: str, version: int) -> None:
     both.expect_same(HeartbeatRequest(group_id="missing", generation_id=1, member_id="nobody"), version)
     both.expect_same(HeartbeatRequest(group_id="", generation_id=1, member_id="nobody"), version)
     with member(both, "a", group, topics=[topic]) as a:
@@ -232,7 +232,7 @@ def test_invalid_heartbeats_are_refused_alike(both: NodePair, topic: str, group:
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.LEAVE_GROUP))
-def test_members_leave_alike(both: NodePair, topic: str, group: str, version: int) -> None:
+def test_members_leave_the_same_way(both: NodePair, topic: str, group: str, version: int) -> None:
     many = [MemberIdentity(member_id="nobody"), MemberIdentity(member_id="", group_instance_id="no such")]
     for name in ("missing", ""):
         both.expect_same(LeaveGroupRequest(group_id=name, member_id="nobody", members=many), version)
@@ -261,7 +261,7 @@ def test_members_leave_alike(both: NodePair, topic: str, group: str, version: in
             compare_group(both, group)
 
 
-def test_a_pending_member_leaves_alike(both: NodePair, topic: str, group: str) -> None:
+def test_a_pending_member_leaves_the_same_way(both: NodePair, topic: str, group: str) -> None:
     with member(both, "a", group, topics=[topic]) as a:
         a.expect_same(a.join_request(), 9)
         compare_group(both, group)
@@ -327,7 +327,7 @@ def test_offsets_of_subscribed_topics_are_not_deleted(both: NodePair, topic: str
         compare_group(both, group)
 
 
-def test_groups_of_another_protocol_type_are_answered_alike(both: NodePair, topic: str, group: str) -> None:
+def test_groups_of_another_protocol_type_get_the_same_answers(both: NodePair, topic: str, group: str) -> None:
     with member(both, "a", group) as a:
         a.protocol_type, a.protocols = "connect", [("default", b"\1\2\3")]
         a.join()

@@ -31,7 +31,7 @@ def without_unserved_apis(answers: Answers) -> ApiVersionsResponse:
 
 @pytest.mark.parametrize("listener", SERVED)
 @pytest.mark.parametrize("version", STABLE)
-def test_api_versions_are_answered_alike(both: NodePair, version: int, listener: str) -> None:
+def test_api_versions_get_the_same_answers(both: NodePair, version: int, listener: str) -> None:
     answers = both.ask(versions_request(), version, listener=listener)
     assert both.differences(Answers(without_unserved_apis(answers), answers.ottla), version) == []
 
@@ -51,7 +51,7 @@ def test_api_versions_are_answered_alike(both: NodePair, version: int, listener:
         ("a\n", "1"),
     ],
 )
-def test_client_software_names_are_checked_alike(both: NodePair, name: str, number: str, version: int) -> None:
+def test_client_software_names_are_checked_the_same_way(both: NodePair, name: str, number: str, version: int) -> None:
     request = versions_request(client_software_name=name, client_software_version=number)
     answers = both.ask(request, version)
     assert both.differences(Answers(without_unserved_apis(answers), answers.ottla), version) == []
@@ -131,7 +131,7 @@ def outcome(frame: bytes | str, key: int, version: int) -> str:
 
 
 @pytest.mark.parametrize("name", HEADERS)
-def test_malformed_headers_are_handled_alike(both: NodePair, name: str) -> None:
+def test_malformed_headers_are_handled_the_same_way(both: NodePair, name: str) -> None:
     data = HEADERS[name]
     version = struct.unpack_from(">h", data, 2)[0] if len(data) >= 4 else 1
     kafka, ottla = (outcome(frame, 3, version) for frame in both.send(data))
@@ -156,14 +156,14 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_malformed_bodies_are_handled_alike(both: NodePair, name: str) -> None:
+def test_malformed_bodies_are_handled_the_same_way(both: NodePair, name: str) -> None:
     key, version, body = BODIES[name]
     kafka, ottla = (outcome(frame, key, version) for frame in both.send(header_of(key, version, 1) + body))
     assert ottla == (CLOSED if name in STRICTER else kafka)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_damaged_requests_are_handled_alike(both: NodePair, seed: int) -> None:
+def test_damaged_requests_are_handled_the_same_way(both: NodePair, seed: int) -> None:
     """Both nodes answer or both close; the errors may differ if the changed bytes are still a request."""
     random = Random(seed)
     topic = both.new_topic()

@@ -135,7 +135,7 @@ def test_epochs_are_fenced(both: NodePair, members: ConsumerGroupMembers) -> Non
     members.compare_group()
 
 
-def test_static_members_rejoin_alike(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_static_members_rejoin_the_same_way(both: NodePair, members: ConsumerGroupMembers) -> None:
     topic = new_topic(both, partitions=4)
     members.join("a", topic, instance_id="i1")
     members.join("b", topic, instance_id="i2")
@@ -159,7 +159,9 @@ def test_static_members_rejoin_alike(both: NodePair, members: ConsumerGroupMembe
     members.compare_group()
 
 
-def test_changes_of_subscriptions_and_topics_rebalance_alike(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_changes_of_subscriptions_and_topics_rebalance_the_same_way(
+    both: NodePair, members: ConsumerGroupMembers
+) -> None:
     first, second = new_topic(both, partitions=3), new_topic(both, partitions=2)
     late = f"late-{members.group}"
     members.join("a", first, late, server_assignor="range")
@@ -262,7 +264,7 @@ def test_an_assignment_lasts_for_the_assignment_interval(both: NodePair) -> None
     members.compare_group()
 
 
-def test_regular_expressions_subscribe_alike(both: NodePair, members: ConsumerGroupMembers) -> None:
+def test_regular_expressions_subscribe_the_same_way(both: NodePair, members: ConsumerGroupMembers) -> None:
     prefix = f"rx-{members.group}"
     both.create_topic(f"{prefix}-1", partitions=2)
     members.join("a", subscribed_topic_names=None, subscribed_topic_regex=f"{prefix}.*")

@@ -51,26 +51,26 @@ def expect_same(both: NodePair, request: Any, version: int, **options: Any) -> A
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_api_versions_of_a_controller_are_alike(both: NodePair, version: int) -> None:
+def test_api_versions_of_a_controller_are_the_same(both: NodePair, version: int) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     expect_same(both, request, version)
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_authentication_on_a_plaintext_controller_fails_alike(both: NodePair, version: int) -> None:
+def test_authentication_on_a_plaintext_controller_fails_the_same_way(both: NodePair, version: int) -> None:
     expect_same(both, SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
     expect_same(both, SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
 
 
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize("kind", [1, 2, 7])
-def test_the_cluster_is_described_alike(both: NodePair, version: int, kind: int) -> None:
+def test_the_cluster_is_described_the_same_way(both: NodePair, version: int, kind: int) -> None:
     for include in (True, False):
         request = DescribeClusterRequest(endpoint_type=kind, include_cluster_authorized_operations=include)
         expect_same(both, request, version)
 
 
-def test_the_quorum_is_described_alike(both: NodePair) -> None:
+def test_the_quorum_is_described_the_same_way(both: NodePair) -> None:
     for version in range(3):
         topic = TopicData(topic_name="__cluster_metadata", partitions=[PartitionData(partition_index=0)])
         expect_same(both, DescribeQuorumRequest(topics=[topic]), version, ignoring=VARYING)
@@ -92,7 +92,7 @@ def test_the_quorum_is_described_alike(both: NodePair) -> None:
     ],
     ids=lambda request: type(request).__name__,
 )
-def test_requests_of_foreign_nodes_are_refused_alike(both: NodePair, request_: Any, version: int) -> None:
+def test_requests_of_foreign_nodes_are_refused(both: NodePair, request_: Any, version: int) -> None:
     expect_same(both, request_, version, ignoring=["leader_epoch"])
 
 
@@ -148,7 +148,7 @@ def envelope_of(request: Any, version: int, *, principal: bytes | None = PRINCIP
     return EnvelopeRequest(request_data=data, request_principal=principal, client_host_address=address)
 
 
-def test_forwarded_requests_are_answered_alike(both: NodePair) -> None:
+def test_forwarded_requests_get_the_same_answers(both: NodePair) -> None:
     topic = CreatableTopic(name="enclosed", num_partitions=1, replication_factor=1)
     for request, version in (
         (CreateTopicsRequest(topics=[topic]), 7),
@@ -168,7 +168,7 @@ def test_forwarded_requests_are_answered_alike(both: NodePair) -> None:
         assert not differences, f"{BY_KEY[key].name}: {differences}"
 
 
-def test_delegation_tokens_need_a_forwarded_request(both: NodePair) -> None:
+def test_the_controller_decides_forwarded_delegation_token_requests(both: NodePair) -> None:
     for answer in both.ask(envelope_of(CreateDelegationTokenRequest(max_lifetime_ms=-1), 3), 0, listener=CONTROLLER):
         _, response = decode_response(ApiKey.CREATE_DELEGATION_TOKEN, 3, answer.response_data)
         assert response.error_code == 61
@@ -196,7 +196,7 @@ def test_delegation_tokens_need_a_forwarded_request(both: NodePair) -> None:
     ],
     ids=str,
 )
-def test_invalid_envelopes_are_refused_alike(both: NodePair, envelope: EnvelopeRequest) -> None:
+def test_invalid_envelopes_are_refused(both: NodePair, envelope: EnvelopeRequest) -> None:
     answer = expect_same(both, envelope, 0)
     assert answer.error_code
     assert answer.response_data is None

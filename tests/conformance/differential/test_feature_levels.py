@@ -43,7 +43,7 @@ def set_level(both: NodePair, feature: str, level: int) -> None:
     deadline = time.monotonic() + WAIT_S
     while True:
         finalized = [
-            {feature.name: feature.max_version_level for feature in answer.finalized_features}
+            {entry.name: entry.max_version_level for entry in answer.finalized_features}
             for answer in both.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4)
         ]
         if all(levels.get(feature, 0) == level for levels in finalized):
@@ -52,7 +52,7 @@ def set_level(both: NodePair, feature: str, level: int) -> None:
         time.sleep(0.05)
 
 
-def test_transactions_at_older_levels_are_answered_alike(both: NodePair) -> None:
+def test_transactions_at_older_levels_get_the_same_answers(both: NodePair) -> None:
     topic = both.new_topic()
     producer = TransactionalProducer(both, f"producer-{time.monotonic_ns()}").start()
     for commit in (True, False):
@@ -69,11 +69,11 @@ def test_transactions_at_older_levels_are_answered_alike(both: NodePair) -> None
     expect_same_log(both, topic)
 
 
-def test_newer_producers_at_older_levels_are_answered_alike(both: NodePair) -> None:
+def test_newer_producers_at_older_levels_get_the_same_answers(both: NodePair) -> None:
     topic = both.new_topic()
     producer = TransactionalProducer(both, f"producer-{time.monotonic_ns()}").start()
     if producer.send(12, topic):
-        return  # version 0 has no record for it, and Kafka's producer hangs
+        return  # version 0 cannot store this state, and Kafka's producer hangs
     producer.end(5, commit=True)
     producer.end(5, commit=True)
     producer.end(5, commit=False)

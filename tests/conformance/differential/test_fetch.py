@@ -41,7 +41,7 @@ def segmented(two_nodes: tuple[NodePair, object]) -> str:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_every_version_returns_records_alike(both: NodePair, filled: str, version: int) -> None:
+def test_every_version_returns_records_the_same_way(both: NodePair, filled: str, version: int) -> None:
     parts = [Part(filled, index) for index in range(3)]
     both.expect_same(fetch(version, *parts), version)
     both.expect_same(fetch(version, *reversed(parts)), version)
@@ -49,7 +49,7 @@ def test_every_version_returns_records_alike(both: NodePair, filled: str, versio
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_fetch_offsets_are_answered_alike(both: NodePair, filled: str, segmented: str, version: int) -> None:
+def test_fetch_offsets_get_the_same_answers(both: NodePair, filled: str, segmented: str, version: int) -> None:
     for offset in (-2, -1, 0, 1, 2, 3, 14, 29, 30, 31, FAR):
         both.expect_same(fetch(version, Part(filled, offset=offset)), version)
         both.expect_same(fetch(version, Part(segmented, offset=offset)), version)
@@ -57,7 +57,7 @@ def test_fetch_offsets_are_answered_alike(both: NodePair, filled: str, segmented
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_limits_per_partition_apply_alike(both: NodePair, filled: str, version: int) -> None:
+def test_limits_per_partition_apply_the_same_way(both: NodePair, filled: str, version: int) -> None:
     for limit in (0, 1, 60, 100, 250, 401, 1000):
         both.expect_same(fetch(version, Part(filled, offset=4, max_bytes=limit)), version)
         both.expect_same(
@@ -66,7 +66,7 @@ def test_limits_per_partition_apply_alike(both: NodePair, filled: str, version: 
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_limits_per_response_apply_alike(both: NodePair, filled: str, version: int) -> None:
+def test_limits_per_response_apply_the_same_way(both: NodePair, filled: str, version: int) -> None:
     parts = [Part(filled, 0, offset=20), Part(filled, 1), Part(filled, 2)]
     for limit in (0, 1, 100, 500, 3000):
         for requested in (parts, parts[::-1], parts[1:]):
@@ -75,7 +75,7 @@ def test_limits_per_response_apply_alike(both: NodePair, filled: str, version: i
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_missing_topics_and_partitions_are_answered_alike(both: NodePair, filled: str, version: int) -> None:
+def test_missing_topics_and_partitions_get_the_same_answers(both: NodePair, filled: str, version: int) -> None:
     both.expect_same(fetch(version, Part("nowhere")), version)
     both.expect_same(fetch(version, Part(filled, 3)), version)
     both.expect_same(fetch(version, Part(filled, -1)), version)
@@ -87,7 +87,7 @@ def test_missing_topics_and_partitions_are_answered_alike(both: NodePair, filled
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_leader_epochs_are_checked_alike(both: NodePair, filled: str, version: int) -> None:
+def test_leader_epochs_are_checked_the_same_way(both: NodePair, filled: str, version: int) -> None:
     for epoch in (-1, 0, 1, 100, -5):
         both.expect_same(fetch(version, Part(filled, epoch=epoch)), version)
         both.expect_same(fetch(version, Part(filled, offset=FAR, epoch=epoch)), version)
@@ -98,22 +98,22 @@ def test_leader_epochs_are_checked_alike(both: NodePair, filled: str, version: i
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-def test_a_repeated_partition_is_answered_alike(both: NodePair, filled: str, version: int) -> None:
+def test_a_repeated_partition_gets_the_same_answer(both: NodePair, filled: str, version: int) -> None:
     both.expect_same(fetch(version, Part(filled, 0, 3, 300), Part(filled, 0, 9, 200), Part(filled, 1)), version)
 
 
 @pytest.mark.parametrize("version", [4, 10, 11, 12, 13, 15, 18])
-def test_fetches_of_unknown_followers_are_answered_alike(both: NodePair, filled: str, version: int) -> None:
+def test_fetches_of_unknown_followers_get_the_same_answers(both: NodePair, filled: str, version: int) -> None:
     for replica in (-2, 0, 1, 5):
 
-        def request(side: Side, replica: int = replica) -> FetchRequest:
+        def make(side: Side, replica: int = replica) -> FetchRequest:
             request = fetch(version, Part(filled, offset=3))(side)
             request.replica_id = replica
             if version >= 15:
                 request.replica_state = ReplicaState(replica_id=replica, replica_epoch=-1)
             return request
 
-        both.expect_same(request, version)
+        both.expect_same(make, version)
 
 
 def measure_waits(both: NodePair, request: object, version: int) -> tuple[float, float]:
@@ -145,7 +145,7 @@ def measure_waits(both: NodePair, request: object, version: int) -> tuple[float,
         (Part("", 2, 0), 1, -1, False),
     ],
 )
-def test_fetches_wait_alike(
+def test_fetches_wait_the_same_way(
     both: NodePair, filled: str, part: Part, min_bytes: int, max_wait_ms: int, waits: bool
 ) -> None:
     for version in (4, 12, 18):
@@ -272,7 +272,7 @@ def test_read_committed_stops_at_open_transactions(unverified: NodePair) -> None
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_fetches_are_answered_alike(both: NodePair, filled: str, segmented: str, seed: int) -> None:
+def test_random_fetches_get_the_same_answers(both: NodePair, filled: str, segmented: str, seed: int) -> None:
     random = Random(seed)
     for _ in range(60):
         version = random.choice(FETCH_VERSIONS)

@@ -116,7 +116,7 @@ def test_a_full_request_replaces_the_session(both: NodePair, version: int) -> No
     session.ask(epoch=1)
 
 
-def test_partitions_with_errors_stay_in_the_session(both: NodePair) -> None:
+def test_sessions_with_failed_partitions_get_the_same_answers(both: NodePair) -> None:
     topic = both.new_topic(partitions=2)
     for version in VERSIONS:
         session = Session(both, version)
@@ -129,7 +129,7 @@ def test_partitions_with_errors_stay_in_the_session(both: NodePair) -> None:
         session.ask()
 
 
-def test_a_session_keeps_to_names_or_ids(both: NodePair) -> None:
+def test_mixing_names_and_ids_in_a_session_gets_the_same_answers(both: NodePair) -> None:
     topic = both.new_topic()
     session = Session(both, 12)
     session.open(Part(topic))
@@ -142,7 +142,7 @@ def test_a_session_keeps_to_names_or_ids(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("version", [12, 13, 18])
-def test_a_recreated_topic_is_another_topic(both: NodePair, version: int) -> None:
+def test_sessions_with_a_recreated_topic_get_the_same_answers(both: NodePair, version: int) -> None:
     topic, other = both.new_topic(), both.new_topic()
     both.produce(topic, batch(3))
     session = Session(both, version)
@@ -158,7 +158,7 @@ def test_a_recreated_topic_is_another_topic(both: NodePair, version: int) -> Non
     session.ask()
 
 
-def test_an_empty_fetch_opens_no_session(both: NodePair) -> None:
+def test_sessions_without_partitions_get_the_same_answers(both: NodePair) -> None:
     for version in VERSIONS:
         session = Session(both, version)
         session.open()
@@ -167,7 +167,7 @@ def test_an_empty_fetch_opens_no_session(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_sessions_are_answered_alike(both: NodePair, seed: int) -> None:
+def test_random_sessions_get_the_same_answers(both: NodePair, seed: int) -> None:
     random = Random(seed)
     topics = [both.new_topic(partitions=3) for _ in range(2)]
     places = [(topic, index) for topic in topics for index in range(3)] + [("nowhere", 0)]

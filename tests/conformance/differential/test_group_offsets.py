@@ -110,7 +110,7 @@ def fetch(
 class TestFindCoordinator:
     @pytest.mark.parametrize("version", versions_of(ApiKey.FIND_COORDINATOR))
     @pytest.mark.parametrize("kind", [0, 1, 2, 3, -1])
-    def test_every_key_type_is_answered_alike(self, both: NodePair, version: int, kind: int) -> None:
+    def test_every_key_type_gets_the_same_answer(self, both: NodePair, version: int, kind: int) -> None:
         if kind and version == 0:
             pytest.skip("v0 has no types of keys")
         for key in ("a-group", "", "ü€😀", "g:AAAAAAAAAAAAAAAAAAAAAQ:0", "g:AAAAAAAAAAAAAAAAAAAAAQ", "g:x:y", "::"):
@@ -122,7 +122,7 @@ class TestFindCoordinator:
                 both.expect_same_soon(request, version, within_s=20, messages=Messages.LOOSELY)
 
     @pytest.mark.parametrize("version", range(4, 7))
-    def test_several_keys_are_answered_alike(self, both: NodePair, version: int) -> None:
+    def test_several_keys_get_the_same_answers(self, both: NodePair, version: int) -> None:
         both.expect_same(FindCoordinatorRequest(coordinator_keys=["a", "b", "a", ""]), version)
         both.expect_same(FindCoordinatorRequest(coordinator_keys=[]), version)
 
@@ -141,7 +141,7 @@ class TestCommittedOffsets:
         both.expect_same(fetch(9, group, None, stable=True), 9)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_COMMIT))
-    def test_invalid_commits_are_refused_alike(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_invalid_commits_are_refused(self, both: NodePair, topic: str, group: str, version: int) -> None:
         both.expect_same(commit(group, (topic, 7, 1), (topic, -1, 1), (topic, 1, 1)), version)
         both.expect_same(commit(group, ("nowhere", 0, 1), (topic, 1, 2)), version)
         both.expect_same(commit(group, ("nowhere", 0, 1)), version)
@@ -163,7 +163,7 @@ class TestCommittedOffsets:
         both.expect_same(fetch(8, group, None), 8)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_FETCH))
-    def test_missing_offsets_are_answered_alike(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_missing_offsets_get_the_same_answers(self, both: NodePair, topic: str, group: str, version: int) -> None:
         both.expect_same(fetch(version, group, [(topic, [0, 9]), ("nowhere", [0])]), version)
         both.expect_same(fetch(version, "", [(topic, [0])]), version)
         both.expect_same(commit(group, (topic, 0, 5)), 8)
@@ -204,7 +204,7 @@ class TestCommittedOffsets:
 
 
 class TestDeletion:
-    def test_offsets_are_deleted_alike(self, both: NodePair, topic: str, group: str) -> None:
+    def test_offsets_are_deleted_the_same_way(self, both: NodePair, topic: str, group: str) -> None:
         def delete(*parts: tuple[str, list[int]], group_id: str = group) -> OffsetDeleteRequest:
             topics = [
                 OffsetDeleteRequestTopic(
@@ -227,7 +227,7 @@ class TestDeletion:
         both.expect_same(DescribeGroupsRequest(groups=[group]), 6)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.DELETE_GROUPS))
-    def test_groups_are_deleted_alike(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_groups_are_deleted_the_same_way(self, both: NodePair, topic: str, group: str, version: int) -> None:
         both.expect_same(commit(group, (topic, 0, 5), (topic, 1, 6)), 9)
         both.expect_same(DeleteGroupsRequest(groups_names=[group, "missing", "", "missing"]), version)
         both.expect_same(DeleteGroupsRequest(groups_names=[group]), version)
@@ -237,7 +237,7 @@ class TestDeletion:
 
 class TestDescribing:
     @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_GROUPS))
-    def test_groups_without_members_are_described_alike(
+    def test_groups_without_members_are_described_the_same_way(
         self, both: NodePair, topic: str, group: str, version: int
     ) -> None:
         both.expect_same(commit(group, (topic, 0, 5)), 9)
@@ -249,7 +249,7 @@ class TestDescribing:
         both.expect_same(DescribeGroupsRequest(groups=[]), version)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_GROUPS))
-    def test_groups_are_listed_alike(self, both: NodePair, topic: str, group: str, version: int) -> None:
+    def test_groups_are_listed_the_same_way(self, both: NodePair, topic: str, group: str, version: int) -> None:
         both.expect_same(commit(group, (topic, 0, 5)), 9)
         states: list[list[str]] = [[]]
         kinds: list[list[str]] = [[]]

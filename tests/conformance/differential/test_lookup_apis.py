@@ -60,25 +60,27 @@ def topic(two_nodes: tuple[NodePair, object]) -> str:
 
 class TestListOffsets:
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
-    def test_every_timestamp_is_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
+    def test_every_timestamp_gets_the_same_answer(self, both: NodePair, topic: str, version: int) -> None:
         times = (*range(-8, 1), *(TIMESTAMP + delay for delay in (-1, 0, 5, 15, 31, 41, 45, 50, 51)), 1 << 62)
         for timestamp in times:
             for isolation in (0, 1):
                 both.expect_same(_offsets((topic, [(index, timestamp, -1) for index in range(5)]), isolation), version)
 
     @pytest.mark.parametrize("replica", [-1, -2, -3, 0, 1, 5])
-    def test_replica_ids_are_answered_alike(self, both: NodePair, topic: str, replica: int) -> None:
+    def test_replica_ids_get_the_same_answers(self, both: NodePair, topic: str, replica: int) -> None:
         for timestamp in (-1, -2, -3, TIMESTAMP + 5):
             both.expect_same(_offsets((topic, [(0, timestamp, -1)]), replica=replica), 11)
 
     @pytest.mark.parametrize("epoch", [-3, -2, -1, 0, 1, 9])
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
-    def test_leader_epochs_are_checked_alike(self, both: NodePair, topic: str, version: int, epoch: int) -> None:
+    def test_leader_epochs_are_checked_the_same_way(self, both: NodePair, topic: str, version: int, epoch: int) -> None:
         for replica in (-1, -2):
             both.expect_same(_offsets((topic, [(0, -1, epoch), (1, -2, epoch)]), replica=replica), version)
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.LIST_OFFSETS))
-    def test_repeated_and_missing_partitions_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
+    def test_repeated_and_missing_partitions_get_the_same_answers(
+        self, both: NodePair, topic: str, version: int
+    ) -> None:
         both.expect_same(_offsets((topic, [(0, -1, -1), (0, -2, -1), (1, -1, -1)])), version)
         both.expect_same(
             ListOffsetsRequest(replica_id=-1, topics=[_query(topic, (0, -1)), _query(topic, (0, -1), (1, -1))]), version
@@ -95,10 +97,10 @@ class TestListOffsets:
             both.expect_same(ListOffsetsRequest(replica_id=-1, topics=[_query(name, (0, -1))]), version)
 
     @pytest.mark.parametrize("isolation", [-1, 2, 127])
-    def test_invalid_isolation_levels_are_answered_alike(self, both: NodePair, topic: str, isolation: int) -> None:
+    def test_invalid_isolation_levels_get_the_same_answers(self, both: NodePair, topic: str, isolation: int) -> None:
         both.expect_same(_offsets((topic, [(0, -1, -1), (1, -2, -1)]), isolation), 11)
 
-    def test_open_transactions_are_answered_alike(self, both: NodePair) -> None:
+    def test_open_transactions_get_the_same_answers(self, both: NodePair) -> None:
         name = both.new_topic()
         both.produce(name, batch(1))
         both.produce(name, batch(5, producer_id=5, producer_epoch=0, base_sequence=0), batch(9))
@@ -106,7 +108,7 @@ class TestListOffsets:
             for timestamp in (-1, -2, -3, TIMESTAMP + 2, TIMESTAMP + 7):
                 both.expect_same(_offsets((name, [(0, timestamp, -1)]), isolation), 11)
 
-    def test_empty_and_truncated_logs_are_answered_alike(self, both: NodePair) -> None:
+    def test_empty_and_truncated_logs_get_the_same_answers(self, both: NodePair) -> None:
         name = both.new_topic(partitions=2)
         both.produce(name, batch(1, 9, 2), batch(3))
         both.expect_same(_deletion(name, (0, 3)), 2)
@@ -114,7 +116,7 @@ class TestListOffsets:
             both.expect_same(_offsets((name, [(0, timestamp, -1), (1, timestamp, -1)])), 11)
         both.expect_same(_offsets((name, [(1, -3, -1)])), 11)
 
-    def test_logs_of_several_segments_are_answered_alike(self, both: NodePair) -> None:
+    def test_logs_of_several_segments_get_the_same_answers(self, both: NodePair) -> None:
         name = both.new_topic(configs={"segment.bytes": "1048576", "index.interval.bytes": "100"})
         for number in range(30):
             both.produce(name, batch(*(number * 1000 + (number * index * 37) % 500 for index in range(1000))))
@@ -146,7 +148,7 @@ def _offsets(
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.OFFSET_FOR_LEADER_EPOCH))
-def test_offsets_for_leader_epochs_are_answered_alike(both: NodePair, topic: str, version: int) -> None:
+def test_offsets_for_leader_epochs_get_the_same_answers(both: NodePair, topic: str, version: int) -> None:
     for current in (-2, -1, 0, 1):
         for epoch in (-9, -1, 0, 1):
             for replica in (-2, -1, 1):
@@ -165,7 +167,7 @@ def test_offsets_for_leader_epochs_are_answered_alike(both: NodePair, topic: str
 
 class TestDeleteRecords:
     @pytest.mark.parametrize("version", versions_of(ApiKey.DELETE_RECORDS))
-    def test_every_offset_is_answered_alike(self, both: NodePair, version: int) -> None:
+    def test_every_offset_gets_the_same_answer(self, both: NodePair, version: int) -> None:
         name = both.new_topic(partitions=2)
         both.produce(name, batch(1, 2, 3), batch(4))
         for offset in (0, 1, 3, 2, 9, -2, -1, 4, 5):
@@ -204,7 +206,7 @@ class TestInitProducerId:
 
     @pytest.mark.parametrize("sent", [(-1, -1), (-1, 0), (5, -1), (5, 3), (0, 0), (-2, 0), (5, -2)])
     @pytest.mark.parametrize("version", range(3, 6))
-    def test_sent_producer_ids_and_epochs_are_answered_alike(
+    def test_requested_producer_ids_and_epochs_get_the_same_answers(
         self, both: NodePair, version: int, sent: tuple[int, int]
     ) -> None:
         self._wait_for_producer_ids(both)
@@ -227,7 +229,7 @@ class TestInitProducerId:
 
 
 class TestDescribeProducers:
-    def test_producers_are_described_alike(self, both: NodePair, topic: str) -> None:
+    def test_producers_are_described_the_same_way(self, both: NodePair, topic: str) -> None:
         names = (topic, "nowhere", *BAD_NAMES)
         topics = [ProducersOf(name=name, partition_indexes=[0, 2, 9, 2, -1]) for name in names]
         both.expect_same(DescribeProducersRequest(topics=topics), 0, messages=Messages.LOOSELY)
@@ -243,7 +245,7 @@ class TestDescribeProducers:
 
 class TestDirectories:
     @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_LOG_DIRS))
-    def test_log_directories_are_described_alike(self, both: NodePair, topic: str, version: int) -> None:
+    def test_log_directories_are_described_the_same_way(self, both: NodePair, topic: str, version: int) -> None:
         ignoring = ["log_dir", "usable_bytes"]
         described = [DescribableLogDirTopic(topic=name, partitions=[0, 1, 9]) for name in (topic, "nowhere", "")]
         both.expect_same(DescribeLogDirsRequest(topics=described), version, ignoring=ignoring)
@@ -256,7 +258,7 @@ class TestDirectories:
             assert topic in {entry.name for entry in answer.results[0].topics}
 
     @pytest.mark.parametrize("version", versions_of(ApiKey.ALTER_REPLICA_LOG_DIRS))
-    def test_needless_and_impossible_moves_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
+    def test_needless_and_impossible_moves_get_the_same_answers(self, both: NodePair, topic: str, version: int) -> None:
         for side, answer in zip(both.sides, both.ask(DescribeLogDirsRequest(topics=None), 4), strict=True):
             side.memory["directory"] = answer.results[0].log_dir
         for name in (topic, "nowhere", "x" * 220, *BAD_NAMES):
@@ -279,7 +281,7 @@ def _move(path: str, topic: str, *partitions: int) -> AlterReplicaLogDirsRequest
 
 
 class TestDescribeTopicPartitions:
-    def test_pages_of_topics_are_answered_alike(self, both: NodePair, topic: str) -> None:
+    def test_pages_of_topics_get_the_same_answers(self, both: NodePair, topic: str) -> None:
         other = both.new_topic(partitions=3)
         first, last = sorted((topic, other))
         bad = BAD_NAMES[1:]  # Kafka itself fails for an empty name without a cursor
@@ -295,7 +297,7 @@ class TestDescribeTopicPartitions:
                 for cursor in ((first, 0), (first, 2), (last, 1), (last, 9), (first, -1), ("nowhere", 0), ("zz", 0)):
                     both.expect_same(_page(names, limit, cursor), 0, ordered=["topics", "partitions"])
 
-    def test_all_topics_are_described_alike(self, both: NodePair, topic: str) -> None:
+    def test_all_topics_are_described_the_same_way(self, both: NodePair, topic: str) -> None:
         for limit in (1, 3, 2000):
             for cursor in (None, (topic, 0), (topic, 1), (topic, 9), (topic, -1), (topic + "-", 3), ("zz", 0)):
                 both.expect_same(_page([], limit, cursor), 0, ordered=["topics", "partitions"])
@@ -310,7 +312,7 @@ def _page(names: list[str], limit: int, cursor: tuple[str, int] | None = None) -
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.DESCRIBE_CLUSTER))
-def test_the_cluster_is_described_alike(both: NodePair, version: int) -> None:
+def test_the_cluster_is_described_the_same_way(both: NodePair, version: int) -> None:
     for endpoint_type in (1, 2, 0, 3, -1):
         for flag in (False, True):
             request = DescribeClusterRequest(
@@ -323,7 +325,7 @@ def test_the_cluster_is_described_alike(both: NodePair, version: int) -> None:
 
 class TestMetadata:
     @pytest.mark.parametrize("version", versions_of(ApiKey.METADATA))
-    def test_topics_by_name_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
+    def test_topics_by_name_get_the_same_answers(self, both: NodePair, topic: str, version: int) -> None:
         for names in (
             None,
             [],
@@ -341,7 +343,7 @@ class TestMetadata:
                 both.expect_same(request, version)
 
     @pytest.mark.parametrize("version", range(10, 14))
-    def test_topics_by_id_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
+    def test_topics_by_id_get_the_same_answers(self, both: NodePair, topic: str, version: int) -> None:
         def expect_same(*topics: tuple[str | None, bool | None]) -> None:
             """Ask for topics by name, each with its id, an unknown id or none."""
 
@@ -364,7 +366,7 @@ class TestMetadata:
         expect_same((None, None), (None, True))
 
     @pytest.mark.parametrize("version", range(8, 14))
-    def test_authorized_operations_are_answered_alike(self, both: NodePair, topic: str, version: int) -> None:
+    def test_authorized_operations_get_the_same_answers(self, both: NodePair, topic: str, version: int) -> None:
         for of_cluster in (False, True) if version <= 10 else (False,):
             for of_topics in (False, True):
                 for names in (None, [topic, "nowhere", "a b"]):
@@ -378,13 +380,13 @@ class TestMetadata:
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.SASL_AUTHENTICATE))
-def test_authentication_on_a_plaintext_listener_fails_alike(both: NodePair, version: int) -> None:
+def test_authentication_on_a_plaintext_listener_fails_the_same_way(both: NodePair, version: int) -> None:
     both.expect_same(SaslAuthenticateRequest(auth_bytes=b"\0admin\0secret"), version)
     both.expect_same(SaslHandshakeRequest(mechanism="PLAIN"), min(version, 1))
 
 
 @pytest.mark.parametrize("version", versions_of(ApiKey.API_VERSIONS))
-def test_served_api_versions_are_advertised_alike(both: NodePair, version: int) -> None:
+def test_served_api_versions_are_advertised_the_same_way(both: NodePair, version: int) -> None:
     """Ottla advertises only APIs that it serves, with the versions that Kafka advertises."""
     good = ApiVersionsRequest(client_software_name="a", client_software_version="1.0")
     answers = both.ask(good, version)

@@ -39,8 +39,8 @@ TIMEOUT_S = 20
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodePair]:
     """Return both nodes, each with the directories `logs` and `more`."""
-    folder = tmp_path_factory.mktemp("moves")
-    folders = [folder / "kafka", folder / "ottla"]
+    base = tmp_path_factory.mktemp("moves")
+    folders = [base / "kafka", base / "ottla"]
     for folder in folders:
         folder.mkdir()
     kafka, ottla = KafkaNode(folders[0]), OttlaNode(folders[1], SETTINGS)

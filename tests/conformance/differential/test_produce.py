@@ -1,4 +1,4 @@
-"""Produce, versions 3 to 13: batches are accepted, refused and stored as by Kafka."""
+"""Produce, versions 3 to 13: batches are accepted, refused and stored as in Kafka."""
 
 import time
 from collections.abc import Callable
@@ -175,7 +175,7 @@ WITHOUT_MESSAGE_CHECK = {"magic 3", "length of zero", "negative length"}
 
 
 @pytest.mark.parametrize("name", BATCHES)
-def test_batches_are_accepted_or_refused_alike(both: NodePair, name: str) -> None:
+def test_batches_are_accepted_or_refused_the_same_way(both: NodePair, name: str) -> None:
     topic = both.new_topic()
     for version in PRODUCE_VERSIONS if name != "null" else (3, 9, 13):
         request = produce(version, (topic, 0, BATCHES[name]()))
@@ -241,7 +241,7 @@ STORED: dict[str, Callable[[], Batch]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_topic_settings_change_stored_batches_alike(both: NodePair, settings: str) -> None:
+def test_topic_settings_change_stored_batches_the_same_way(both: NodePair, settings: str) -> None:
     topic = both.new_topic(configs=SETTINGS[settings])
     version_of = {name: PRODUCE_VERSIONS[4 + number % 7] for number, name in enumerate(STORED)}
     for name, make in STORED.items():
@@ -283,14 +283,14 @@ def send_script(both: NodePair, topic: str, script: list[Sent], version: int) ->
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_sequences_of_idempotent_producers_are_checked_alike(both: NodePair, name: str) -> None:
+def test_sequences_of_idempotent_producers_are_checked_the_same_way(both: NodePair, name: str) -> None:
     topic = both.new_topic(partitions=1)
     send_script(both, topic, SCRIPTS[name], version=12)
     both.expect_same(fetch(12, Part(topic)), 12)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random_sequences_are_answered_alike(both: NodePair, seed: int) -> None:
+def test_random_sequences_get_the_same_answers(both: NodePair, seed: int) -> None:
     random = Random(seed)
     topic = both.new_topic()
     next_of: dict[int, tuple[int, int]] = {}
@@ -310,7 +310,7 @@ def test_random_sequences_are_answered_alike(both: NodePair, seed: int) -> None:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_missing_topics_and_partitions_are_answered_alike(both: NodePair, version: int) -> None:
+def test_missing_topics_and_partitions_get_the_same_answers(both: NodePair, version: int) -> None:
     topic = both.new_topic(partitions=2)
     for name, index in (("nowhere", 0), (topic, 2), (topic, -1), ("bad name!", 0), ("", 0)):
         both.expect_same(produce(version, (name, index, batch())), version, messages=Messages.LOOSELY)
@@ -320,7 +320,7 @@ def test_missing_topics_and_partitions_are_answered_alike(both: NodePair, versio
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 @pytest.mark.parametrize("acks", [2, -2, 32_767])
-def test_invalid_acks_are_answered_alike(both: NodePair, version: int, acks: int) -> None:
+def test_invalid_acks_get_the_same_answers(both: NodePair, version: int, acks: int) -> None:
     topic = both.new_topic()
     both.expect_same(produce(version, (topic, 0, batch()), acks=acks), version, messages=Messages.LOOSELY)
     both.expect_same(produce(version, ("nowhere", 0, batch()), acks=acks), version, messages=Messages.LOOSELY)
@@ -356,7 +356,7 @@ def test_errors_without_acks_close_the_connection(both: NodePair, version: int) 
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-def test_empty_requests_are_answered_alike(both: NodePair, version: int) -> None:
+def test_empty_requests_get_the_same_answers(both: NodePair, version: int) -> None:
     both.expect_same(ProduceRequest(acks=-1, timeout_ms=1000), version)
     topic = both.new_topic()
     both.expect_same(
@@ -365,7 +365,7 @@ def test_empty_requests_are_answered_alike(both: NodePair, version: int) -> None
     )
 
 
-def test_a_transactional_id_without_a_transaction_is_answered_alike(both: NodePair) -> None:
+def test_a_transactional_id_without_a_transaction_gets_the_same_answer(both: NodePair) -> None:
     topic = both.new_topic()
     for version in PRODUCE_VERSIONS:
         both.expect_same(produce(version, (topic, 0, batch()), transactional_id="t"), version)
@@ -380,7 +380,7 @@ def test_a_batch_of_an_unknown_transaction_is_refused(both: NodePair) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_requests_are_answered_alike(both: NodePair, seed: int) -> None:
+def test_random_requests_get_the_same_answers(both: NodePair, seed: int) -> None:
     """Requests have several partitions of several topics, some of them invalid."""
     random = Random(seed)
     topics = [both.new_topic(partitions=2) for _ in range(3)]

@@ -146,7 +146,7 @@ def test_clients_share_the_quota_of_an_entity(slow: NodePair, number: int) -> No
         set_quotas(slow, (shared, "producer_byte_rate", None))
 
 
-def test_a_consumer_gets_records_while_within_its_quota(slow: NodePair) -> None:
+def test_a_consumer_gets_records_within_its_quota(slow: NodePair) -> None:
     """Each fetch uses almost half of the windows: the third exceeds the quota clearly, whatever the timing."""
     topic = slow.new_topic()
     slow.expect_same(produce(9, (topic, 0, batch(value=bytes(72_000)))), 9)
@@ -248,9 +248,9 @@ def test_quotas_are_described_as_set(slow: NodePair) -> None:
 
 
 def test_an_address_over_its_connection_rate_waits(tmp_path: Path) -> None:
-    """Also with a quota for the address. Runs on its own nodes, because all tests share an address."""
+    """The quota has the address's host name. Runs on its own nodes, because all tests share an address."""
     frame = struct.pack(">hhih", 18, 0, 1, -1)
-    asked_versions = struct.pack(">i", len(frame)) + frame
+    versions_request = struct.pack(">i", len(frame)) + frame
     with both_running(tmp_path) as (both, _):
         set_quotas(both, ({"ip": "localhost"}, "connection_creation_rate", 1.0))
         for side in both.sides:
@@ -259,7 +259,7 @@ def test_an_address_over_its_connection_rate_waits(tmp_path: Path) -> None:
                 with socket.create_connection(("127.0.0.1", side.ports["PLAINTEXT"])) as sock:
                     sock.settimeout(30)
                     try:
-                        sock.sendall(asked_versions)
+                        sock.sendall(versions_request)
                         outcomes.append(bool(sock.recv(4)))
                     except ConnectionResetError:
                         outcomes.append(False)

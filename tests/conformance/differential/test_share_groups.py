@@ -108,7 +108,7 @@ def test_malformed_heartbeats_are_refused_with_the_same_messages(both: NodePair,
     both.expect_same(ShareGroupDescribeRequest(group_ids=["", "nowhere", members.group, members.group]), 1)
 
 
-def test_requests_of_other_protocols_to_a_share_group_are_answered_alike(
+def test_requests_of_other_protocols_to_a_share_group_get_the_same_answers(
     both: NodePair, members: ShareGroupMembers
 ) -> None:
     topic = new_topic(both)
@@ -171,7 +171,7 @@ def test_records_are_acquired_acknowledged_and_redelivered(
     members.fetch("a", topic, version=version)
 
 
-def test_the_number_of_fetched_records_is_limited_alike(both: NodePair, members: ShareGroupMembers) -> None:
+def test_the_number_of_fetched_records_is_limited_the_same_way(both: NodePair, members: ShareGroupMembers) -> None:
     topic = new_topic(both)
     for size in (3, 4, 5, 6):
         both.produce(topic, batch(size))
@@ -282,7 +282,7 @@ def test_a_disconnect_releases_acquired_records(both: NodePair, members: ShareGr
     assert answers.ottla.responses[0].partitions[0].acquired_records[0].delivery_count == 2
 
 
-def test_share_group_states_are_kept_alike(both: NodePair) -> None:
+def test_share_group_states_are_kept_the_same_way(both: NodePair) -> None:
     topic = new_topic(both, partitions=2)
     group = f"states-{next(numbers)}"
     share_coordinator_ready(both, topic)

@@ -111,7 +111,7 @@ def test_internal_topics_are_created_as_the_topology_says(both: NodePair, member
         both.expect_same(DescribeConfigsRequest(resources=[resource]), 4)
 
 
-def test_standby_tasks_are_assigned_alike(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_standby_tasks_are_assigned_the_same_way(both: NodePair, members: StreamsGroupMembers) -> None:
     configure(both, members.group, streams_num_standby_replicas="1")
     topology = word_count(new_topic(both, partitions=4), members.group)
     members.join("a", topology)
@@ -156,7 +156,7 @@ def test_malformed_heartbeats_are_refused_with_the_same_messages(both: NodePair,
     members.compare_group()
 
 
-def test_invalid_topologies_are_refused_alike(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_invalid_topologies_are_refused(both: NodePair, members: StreamsGroupMembers) -> None:
     topic, wide = new_topic(both), new_topic(both, partitions=3)
 
     def expect_refusal(*subtopologies: Subtopology, epoch: int = 0) -> None:
@@ -217,7 +217,7 @@ def test_internal_topics_that_cannot_be_created_are_reported(both: NodePair, mem
     assert any(is_failure_reported() for _ in range(100))
 
 
-def test_other_topology_epochs_are_answered_alike(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_other_topology_epochs_get_the_same_answers(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both)
     members.join("a", word_count(topic, members.group, epoch=2))
     members.wait_until_ready("a")
@@ -238,7 +238,9 @@ def test_the_initial_rebalance_delay_applies(both: NodePair) -> None:
     members.compare_group()
 
 
-def test_shutdown_requests_and_endpoints_are_passed_on_alike(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_shutdown_requests_and_endpoints_are_passed_on_the_same_way(
+    both: NodePair, members: StreamsGroupMembers
+) -> None:
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[new_topic(both, partitions=4)])])
     members.join("a", topology, user_endpoint=Endpoint(host="a", port=1))
     members.heartbeat("a", endpoint_information_epoch=1)
@@ -254,7 +256,7 @@ def test_shutdown_requests_and_endpoints_are_passed_on_alike(both: NodePair, mem
     members.compare_group()
 
 
-def test_offset_requests_are_answered_alike(both: NodePair, members: StreamsGroupMembers) -> None:
+def test_offset_requests_get_the_same_answers(both: NodePair, members: StreamsGroupMembers) -> None:
     topic = new_topic(both, partitions=2)
     topology = Topology(subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])])
     members.join("a", topology)
@@ -322,7 +324,7 @@ def test_stored_records_are_equal(both: NodePair, members: StreamsGroupMembers) 
     assert len({kind for kind, *_ in ottla}) == 6
 
 
-def test_groups_of_other_types_and_missing_groups_are_answered_alike(
+def test_groups_of_other_types_and_missing_groups_get_the_same_answers(
     both: NodePair, members: StreamsGroupMembers
 ) -> None:
     topic = new_topic(both)

@@ -95,7 +95,7 @@ def test_requested_metrics_depend_on_the_client(both: NodePair, client: Client) 
     client.wait_for_subscription(client_id="telemetry-1")
 
 
-def test_pushes_are_accepted_and_refused_alike(both: NodePair, client: Client) -> None:
+def test_pushes_are_accepted_and_refused_the_same_way(both: NodePair, client: Client) -> None:
     subscribe(both, "all", metrics="*", interval_ms="300")
     answers = client.wait_for_subscription("*")
     assert not both.differences(answers, 0)

@@ -28,7 +28,7 @@ def topic_names(*names: str | None) -> list[MetadataRequestTopic]:
 
 
 @pytest.mark.parametrize("version", METADATA_VERSIONS)
-def test_metadata_describe_topics_alike(both: NodePair, version: int) -> None:
+def test_metadata_of_topics_is_the_same(both: NodePair, version: int) -> None:
     topic, other = both.new_topic(partitions=3), both.new_topic()
     both.expect_same(MetadataRequest(topics=topic_names(topic)), version)
     both.expect_same(MetadataRequest(topics=topic_names(topic, other, topic, "nowhere")), version)
@@ -47,7 +47,7 @@ def test_metadata_describe_topics_alike(both: NodePair, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", METADATA_VERSIONS)
-def test_metadata_of_all_topics_and_of_none_are_alike(both: NodePair, version: int) -> None:
+def test_metadata_of_all_topics_and_of_none_is_the_same(both: NodePair, version: int) -> None:
     both.new_topic(partitions=2)
     answers = both.ask(MetadataRequest(topics=[] if version == 0 else None), version)
     # Other tests create topics that one of the two refuses.
@@ -59,7 +59,7 @@ def test_metadata_of_all_topics_and_of_none_are_alike(both: NodePair, version: i
 
 
 @pytest.mark.parametrize("version", range(10, 14))
-def test_metadata_by_topic_id_are_alike(both: NodePair, version: int) -> None:
+def test_metadata_by_topic_id_is_the_same(both: NodePair, version: int) -> None:
     topic = both.new_topic()
 
     def request_for(*ids: Callable[[Side], bytes], name: str | None = None) -> Callable[[Side], MetadataRequest]:
@@ -146,7 +146,7 @@ CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
 
 
 @pytest.mark.parametrize("name", CREATED)
-def test_topics_are_created_or_refused_alike(both: NodePair, name: str) -> None:
+def test_topics_are_created_or_refused_the_same_way(both: NodePair, name: str) -> None:
     for version in CREATE_VERSIONS:
         topics = CREATED[name](f"made-{name.replace(' ', '-')}-{version}")
         create(both, version, *topics, validate_only=True)
@@ -157,7 +157,7 @@ def test_topics_are_created_or_refused_alike(both: NodePair, name: str) -> None:
 
 
 @pytest.mark.parametrize("version", CREATE_VERSIONS)
-def test_invalid_topic_names_are_refused_alike(both: NodePair, version: int) -> None:
+def test_invalid_topic_names_are_refused(both: NodePair, version: int) -> None:
     for number, name in enumerate(BAD_NAMES):
         unique_name = name if number < 6 or "\0" in name else f"{name[:-2]}{version:02d}" if len(name) == 249 else name
         create(both, version, topic(unique_name))
@@ -174,14 +174,14 @@ def by_name(version: int, *names: str | None) -> DeleteTopicsRequest:
 
 
 @pytest.mark.parametrize("version", DELETE_VERSIONS)
-def test_topics_are_deleted_by_name_alike(both: NodePair, version: int) -> None:
+def test_topics_are_deleted_by_name_the_same_way(both: NodePair, version: int) -> None:
     first, second, third = (both.new_topic() for _ in range(3))
     for names in ((first,), (first,), ("nowhere", second), (second, third, third), (), ("",), ("a b",)):
         both.expect_same(by_name(version, *names), version, messages=Messages.LOOSELY)
     both.expect_same_soon(MetadataRequest(topics=topic_names(first, second, third), allow_auto_topic_creation=False), 9)
 
 
-def test_topics_are_deleted_by_id_alike(both: NodePair) -> None:
+def test_topics_are_deleted_by_id_the_same_way(both: NodePair) -> None:
     first, second, third = (both.new_topic() for _ in range(3))
 
     def request_for(*states: tuple[str | None, str | bytes]) -> Callable[[Side], DeleteTopicsRequest]:
@@ -205,7 +205,7 @@ def test_topics_are_deleted_by_id_alike(both: NodePair) -> None:
     both.expect_same_soon(MetadataRequest(topics=topic_names(first, second, third), allow_auto_topic_creation=False), 9)
 
 
-def test_a_topic_named_by_name_and_id_in_one_request_is_answered_alike(both: NodePair) -> None:
+def test_a_topic_by_name_and_id_in_one_request_gets_the_same_answer(both: NodePair) -> None:
     name = both.new_topic()
     both.expect_same(
         lambda side: DeleteTopicsRequest(
@@ -216,7 +216,7 @@ def test_a_topic_named_by_name_and_id_in_one_request_is_answered_alike(both: Nod
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_random_creations_and_deletions_end_alike(both: NodePair, seed: int) -> None:
+def test_random_creations_and_deletions_give_the_same_topics(both: NodePair, seed: int) -> None:
     random = Random(seed)
     names = [f"life-{seed}-{number}" for number in range(4)]
     for _ in range(30):

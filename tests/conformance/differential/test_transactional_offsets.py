@@ -97,9 +97,7 @@ def test_offsets_take_effect_with_their_transaction(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_invalid_commits_are_refused_alike(
-    both: NodePair, producer: TransactionalProducer, group: str, version: int
-) -> None:
+def test_invalid_commits_are_refused(both: NodePair, producer: TransactionalProducer, group: str, version: int) -> None:
     topic = both.new_topic(partitions=2)
     if version < ADDS:
         assert commit(producer, group, version, topic)  # the group was not added

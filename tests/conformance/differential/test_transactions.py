@@ -145,7 +145,7 @@ def test_writes_of_unknown_producers_are_refused(
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_two_producers_in_one_request_are_answered_alike(
+def test_two_producers_in_one_request_get_the_same_answers(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     def data(producer_id: int) -> bytearray:
@@ -157,7 +157,7 @@ def test_two_producers_in_one_request_are_answered_alike(
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_records_outside_the_transaction_are_answered_alike(
+def test_records_outside_the_transaction_get_the_same_answers(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer().start()
@@ -182,7 +182,7 @@ def test_records_outside_the_transaction_are_answered_alike(
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_producer_ids_are_initialized_alike(
+def test_producer_ids_are_initialized_the_same_way(
     new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer()
@@ -195,7 +195,7 @@ def test_producer_ids_are_initialized_alike(
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-def test_producer_ids_are_reinitialized_alike(
+def test_producer_ids_are_reinitialized_the_same_way(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer()
@@ -219,14 +219,14 @@ def test_producer_ids_are_reinitialized_alike(
 
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("timeout_ms", [-1, 0, 1, 900_000, 900_001, 0x7FFF_FFFF])
-def test_transaction_timeouts_are_checked_alike(
+def test_transaction_timeouts_are_checked_the_same_way(
     new_producer: Callable[[], TransactionalProducer], version: int, timeout_ms: int
 ) -> None:
     new_producer().init(version, timeout_ms=timeout_ms)
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_invalid_initializations_are_refused_alike(both: NodePair, version: int) -> None:
+def test_invalid_initializations_are_refused(both: NodePair, version: int) -> None:
     both.expect_same(InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000), version)
     if version >= 3:
         for producer_id, epoch in ((1, -1), (-1, 1)):
@@ -240,7 +240,7 @@ def test_invalid_initializations_are_refused_alike(both: NodePair, version: int)
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_partitions_are_added_alike(
+def test_partitions_are_added_the_same_way(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     other = both.new_topic(partitions=2)
@@ -264,7 +264,7 @@ def test_partitions_are_added_alike(
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_partitions_are_verified_alike(
+def test_partitions_are_verified_the_same_way(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer()
@@ -281,7 +281,7 @@ def test_partitions_are_verified_alike(
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_several_transactions_in_one_request_are_answered_alike(
+def test_several_transactions_in_one_request_get_the_same_answers(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     first, second = new_producer().start(), new_producer().start()
@@ -309,14 +309,14 @@ def test_several_transactions_in_one_request_are_answered_alike(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_an_empty_transactional_id_is_refused_alike(both: NodePair, topic: str, version: int) -> None:
+def test_an_empty_transactional_id_is_refused(both: NodePair, topic: str, version: int) -> None:
     topics = [AddPartitionsToTxnTopic(name=topic, partitions=[0, 1])]
     both.expect_same(AddPartitionsToTxnRequest(v3_and_below_topics=topics), version)
     both.expect_same(EndTxnRequest(), version)
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_offsets_are_added_alike(new_producer: Callable[[], TransactionalProducer], version: int) -> None:
+def test_offsets_are_added_the_same_way(new_producer: Callable[[], TransactionalProducer], version: int) -> None:
     producer = new_producer()
     assert producer.add_offsets(version, "group", epoch=0)
     producer.start()
@@ -347,7 +347,7 @@ def bring_to(producer: TransactionalProducer, state: str, topic: str, version: i
 
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("state", STATES)
-def test_transactions_end_alike(
+def test_transactions_end_the_same_way(
     new_producer: Callable[[], TransactionalProducer], topic: str, state: str, version: int
 ) -> None:
     for commit, ahead in itertools.product((True, False), (-2, -1, 0, 1)):
@@ -359,7 +359,7 @@ def test_transactions_end_alike(
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_ending_a_foreign_transaction_is_refused_alike(
+def test_ending_a_foreign_transaction_is_refused(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     producer = new_producer()
@@ -371,7 +371,7 @@ def test_ending_a_foreign_transaction_is_refused_alike(
 
 
 @pytest.mark.parametrize("version", [2, 5])
-def test_ending_by_another_version_is_answered_alike(
+def test_ending_by_another_version_gets_the_same_answer(
     new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     for state, commit in itertools.product(STATES[1:], (True, False)):
@@ -397,7 +397,7 @@ def test_a_transaction_past_its_timeout_is_aborted(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_transaction_markers_are_written_alike(
+def test_transaction_markers_are_written_the_same_way(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     for ahead, coordinator_epoch, commit in itertools.product((-1, 0, 1), (-1, 0, 7), (True, False)):
@@ -422,7 +422,7 @@ def with_marker(producer: TransactionalProducer, marker: WritableTxnMarker, side
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_markers_for_missing_partitions_are_answered_alike(both: NodePair, topic: str, version: int) -> None:
+def test_markers_for_missing_partitions_get_the_same_answers(both: NodePair, topic: str, version: int) -> None:
     both.expect_same(WriteTxnMarkersRequest(), version)
     names = [
         WritableTxnMarkerTopic(name=topic, partition_indexes=[0, 1, 9]),
@@ -439,7 +439,7 @@ def test_markers_for_missing_partitions_are_answered_alike(both: NodePair, topic
 # -- describing and listing --
 
 
-def test_transactions_are_described_alike(
+def test_transactions_are_described_the_same_way(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str
 ) -> None:
     ids = []
@@ -453,7 +453,7 @@ def test_transactions_are_described_alike(
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_transactions_are_listed_alike(
+def test_transactions_are_listed_the_same_way(
     both: NodePair, new_producer: Callable[[], TransactionalProducer], topic: str, version: int
 ) -> None:
     for state in STATES:

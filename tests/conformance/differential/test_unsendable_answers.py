@@ -26,7 +26,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair,
         yield nodes
 
 
-def test_an_answer_with_an_overlong_text_closes_the_connection(narrow: tuple[NodePair, OttlaNode]) -> None:
+def test_an_answer_with_an_overlong_text_becomes_an_error(narrow: tuple[NodePair, OttlaNode]) -> None:
     """Up to v3 a text has at most 32,767 bytes; the error message about a name of almost that length has more."""
     both, node = narrow
     since = node.log_path.stat().st_size

@@ -33,7 +33,7 @@ def test_unstable_api_versions_are_advertised_and_answered(tmp_path: Path, liste
     ("setting", "listener"),
     [("unstable.feature.versions.enable", "PLAINTEXT"), ("unstable.api.versions.enable", "CONTROLLER")],
 )
-def test_unstable_features_are_advertised_as_by_kafka(tmp_path: Path, setting: str, listener: str) -> None:
+def test_unstable_features_are_advertised_as_in_kafka(tmp_path: Path, setting: str, listener: str) -> None:
     node = OttlaNode(tmp_path, {**SETTINGS, setting: "true"})
     node.format("--release-version", "4.3-IV0")
     with node.running():

@@ -272,7 +272,7 @@ def test_an_empty_log_is_readable(workspace: Workspace) -> None:
     assert workspace.check(workspace.create()).batches == []
 
 
-def test_an_open_log_has_the_files_of_kafkas(workspace: Workspace) -> None:
+def test_an_open_log_has_the_same_files_as_kafkas(workspace: Workspace) -> None:
     """Kafka logs an error if the index of a segment that it recovers is missing."""
     writer = workspace.create()
     for _ in range(2):

@@ -337,7 +337,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Question]:
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_configurations_are_accepted_or_refused_as_by_kafka(name: str, answers: Mapping[str, Question]) -> None:
+def test_configurations_are_accepted_or_refused_as_in_kafka(name: str, answers: Mapping[str, Question]) -> None:
     ask = answers[name]
     if ask.is_yes:
         assert listener_summary(load_settings(ask.arguments[1])) == ask.answer[1:]
@@ -462,7 +462,7 @@ def format_as(flags: Sequence[str], settings: NodeSettings) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_nodes_are_formatted_as_by_kafka(name: str, answers: Mapping[str, Question], tmp_path: Path) -> None:
+def test_nodes_are_formatted_as_in_kafka(name: str, answers: Mapping[str, Question], tmp_path: Path) -> None:
     ask, case = answers[f"format {name}"], FORMATS[name]
     kafka_folder = Path(ask.arguments[4]).parent
     path = write_properties(tmp_path / "server.properties", case.properties(tmp_path))

@@ -225,7 +225,7 @@ def to_ottla_names(answer: Json) -> Json:
     return answer
 
 
-def test_random_appends_are_answered_as_by_kafka(tmp_path: Path) -> None:
+def test_random_appends_are_answered_as_in_kafka(tmp_path: Path) -> None:
     scripts: list[Json] = []
     for seed in range(SCRIPTS):
         story = ProducerScript(seed)
@@ -272,7 +272,7 @@ def test_kafka_reads_snapshots_that_ottla_wrote(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_aborted_transactions_are_collected_as_by_kafka(tmp_path: Path, seed: int) -> None:
+def test_aborted_transactions_are_collected_as_in_kafka(tmp_path: Path, seed: int) -> None:
     scripts: list[Json] = []
     for number in range(60):
         steps = list(aborted_steps(random.Random(seed * 1000 + number)))

@@ -1,4 +1,4 @@
-"""Settings, properties files, directory names and locks are accepted and interpreted as by Kafka's classes."""
+"""Settings, properties files, directory names and locks work as with Kafka's classes."""
 
 import json
 import os
@@ -214,7 +214,7 @@ def test_effective_topic_settings_equal_kafkas(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_properties_files_are_parsed_as_by_java(java_peer: JavaPeer, seed: int) -> None:
+def test_properties_files_are_parsed_as_in_java(java_peer: JavaPeer, seed: int) -> None:
     randomness = random.Random(seed)
     signs = "ab \\\\\n\r\t\f=:#!u0041\u00e9"
     files = ["".join(randomness.choices(signs, k=randomness.randrange(40))).encode("latin-1") for _ in range(500)]
@@ -240,7 +240,7 @@ def test_each_side_reads_properties_that_the_other_wrote(java_peer: JavaPeer) ->
     assert {key: entry.value for key, entry in parse_properties(written[0]).items()} == values
 
 
-def test_directory_names_are_parsed_as_by_kafka(java_peer: JavaPeer) -> None:
+def test_directory_names_are_parsed_as_in_kafka(java_peer: JavaPeer) -> None:
     unique = "1f3c23e49c0a411e8d886079bb36fafd"
     long = [marked_directory_name("x" * 249, 12, role, unique) for role in Role if role]
     odd = (

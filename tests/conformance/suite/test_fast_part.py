@@ -15,7 +15,7 @@ QUICK = ("AutoTopicCreationTest", "DescribeFeaturesTest", "DeleteRecordsCommandT
 
 
 @pytest.mark.timeout(600)
-def test_tests_that_pass_on_apache_kafka_pass_on_ottla() -> None:
+def test_kafkas_fast_tests_pass() -> None:
     expected: dict[str, list[str]] = json.loads(EXPECTED.read_text())
     results = run_classes(full_names(QUICK), Subject.ottla(class_path()))
     passed = {result.test for result in results if result.failure is None}
