@@ -112,7 +112,7 @@ class KafkaNode:
             if code not in (-end, 128 + end):
                 raise BrokerFailed(f"Kafka exited with {code}: {self.log_tail()}")
         except subprocess.TimeoutExpired as error:
-            raise BrokerFailed(f"Kafka does not stop: {self.log_tail()}") from error
+            raise BrokerFailed(f"Kafka did not stop: {self.log_tail()}") from error
         finally:
             process.kill()
             process.wait()

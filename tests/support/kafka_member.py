@@ -18,7 +18,7 @@ class KafkaMember(ClusterNode):
     stops_without_controller = False
 
     def launch(self) -> None:
-        assert self.process is None, "it is already running"
+        assert self.process is None, "the node is already running"
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [
@@ -41,7 +41,7 @@ class KafkaMember(ClusterNode):
         deadline = time.monotonic() + START_TIMEOUT_S
         for port in self.ports.values():
             while not _accepts(self.host, port):
-                assert self.process is not None, "it was not started"
+                assert self.process is not None, "the node was not started"
                 if self.process.poll() is not None:
                     raise NodeFailed(f"Kafka exited with {self.process.returncode}: {self.log_tail()}")
                 if time.monotonic() > deadline:

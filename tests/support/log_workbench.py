@@ -259,7 +259,7 @@ def check_consistent(log: PartitionLog, compacted_to: int = 0) -> None:
         assert log.environment.disk.size_of(segment.path(LOG_SUFFIX)) == segment.size
         for _, header, _, _ in segment.batches():
             assert header.base_offset >= expected, "offsets overlap"
-            assert header.leader_epoch >= epoch, "epochs fall"
+            assert header.leader_epoch >= epoch, "leader epochs decrease"
             expected, epoch = header.next_offset, header.leader_epoch
         check_indexes(segment)
     assert expected == log.log_end_offset

@@ -100,7 +100,7 @@ class ClusterNode:
 
     def launch(self) -> None:
         """Start the process without waiting until it is ready."""
-        assert self.process is None, "it is already running"
+        assert self.process is None, f"node {self.id} is already running"
         self._log_start = self.log_path.stat().st_size if self.log_path.exists() else 0
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
@@ -118,7 +118,7 @@ class ClusterNode:
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         while READY not in self.log_path.read_text(errors="replace")[self._log_start :]:
-            assert self.process is not None, "it was not started"
+            assert self.process is not None, f"node {self.id} was not started"
             code = self.process.poll()
             if code is not None:
                 raise NodeFailed(f"node {self.id} exited with {code}: {self.log_tail()}")
@@ -128,7 +128,7 @@ class ClusterNode:
 
     def end(self, stop_signal: signal.Signals, *, other_exit_codes: tuple[int, ...] = ()) -> None:
         process = self.process
-        assert process is not None, "it is not running"
+        assert process is not None, f"node {self.id} is not running"
         process.send_signal(stop_signal)
         try:
             code = process.wait(STOP_TIMEOUT_S)

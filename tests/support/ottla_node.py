@@ -96,7 +96,7 @@ class OttlaNode:
     def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> None:
         """Shut the node down, or kill it with SIGKILL."""
         process = self._process
-        assert process is not None, "it is not running"
+        assert process is not None, "the node is not running"
         process.send_signal(stop_signal)
         try:
             code = process.wait(STOP_TIMEOUT_S)

@@ -36,7 +36,7 @@ class Survival(Enum):
     """Selects the unsynced changes of a file that survive a power loss."""
 
     NONE = "none"
-    PREFIX = "those before some moment"
+    PREFIX = "the changes before some moment"
     SUBSET = "any version of each sector"
     ALL = "all"
 

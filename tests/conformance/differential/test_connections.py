@@ -99,21 +99,21 @@ def test_controllers_do_not_serve_broker_apis(both: NodePair, api: Api) -> None:
 
 HEADERS = {
     "nothing": b"",
-    "less than a key": b"\0",
-    "a key alone": struct.pack(">h", 3),
+    "a truncated key": b"\0",
+    "only a key": struct.pack(">h", 3),
     "no correlation id": struct.pack(">hh", 3, 1),
     "no client id": struct.pack(">hhi", 3, 1, 1),
-    "client id beyond the end": struct.pack(">hhih", 3, 1, 1, 50) + b"short",
+    "client id past the end": struct.pack(">hhih", 3, 1, 1, 50) + b"short",
     "negative client id": struct.pack(">hhih", 3, 1, 1, -2) + bytes(20),
-    "client id that is no text": struct.pack(">hhih", 3, 1, 1, 2) + b"\xff\xfe" + bytes(4),
+    "client id not UTF-8": struct.pack(">hhih", 3, 1, 1, 2) + b"\xff\xfe" + bytes(4),
     "no body": struct.pack(">hhih", 3, 1, 1, -1),
     "no tags": struct.pack(">hhih", 3, 9, 1, -1),
-    "tags beyond the end": struct.pack(">hhih", 3, 9, 1, -1) + b"\x05",
+    "tags past the end": struct.pack(">hhih", 3, 9, 1, -1) + b"\x05",
     "many tags": struct.pack(">hhih", 3, 9, 1, -1) + b"\xff\xff\xff\xff\x0f",
     "unknown tags": struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x05\x01x\x09\x00" + b"\x01\x00\x00\x00\x00",
     "tags out of order": struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x09\x00\x05\x00" + b"\x01\x00\x00\x00\x00",
     "the same tag twice": struct.pack(">hhih", 3, 9, 1, -1) + b"\x02\x05\x00\x05\x00" + b"\x01\x00\x00\x00\x00",
-    "bytes behind": struct.pack(">hhih", 3, 4, 1, -1) + b"\0\0\0\0\0" + b"more",
+    "trailing bytes": struct.pack(">hhih", 3, 4, 1, -1) + b"\0\0\0\0\0" + b"more",
 }
 
 
@@ -141,16 +141,16 @@ def test_malformed_headers_are_handled_the_same_way(both: NodePair, name: str) -
 BODIES = {
     "count of topics too large": (ApiKey.METADATA, 1, b"\x7f\xff\xff\xff"),
     "negative count": (ApiKey.METADATA, 1, b"\xff\xff\xff\xfe"),
-    "null where it may not be": (ApiKey.METADATA, 0, b"\xff\xff\xff\xff"),
-    "text beyond the end": (ApiKey.METADATA, 1, b"\0\0\0\1\0\x20ab"),
+    "null not allowed": (ApiKey.METADATA, 0, b"\xff\xff\xff\xff"),
+    "text past the end": (ApiKey.METADATA, 1, b"\0\0\0\1\0\x20ab"),
     "null text": (ApiKey.METADATA, 1, b"\0\0\0\1\xff\xff"),
     "compact count too large": (ApiKey.METADATA, 9, b"\xff\xff\xff\xff\x07\0\0\0\0"),
-    "a varint without end": (ApiKey.METADATA, 9, b"\xff" * 12),
+    "an endless varint": (ApiKey.METADATA, 9, b"\xff" * 12),
     "not UTF-8": (ApiKey.METADATA, 1, b"\0\0\0\1\0\2\xff\xfe"),
-    "tags cut": (ApiKey.METADATA, 9, b"\x01\0\0\0\x01\x05"),
-    "a boolean of 7": (ApiKey.METADATA, 4, b"\0\0\0\0\x07"),
-    "empty produce": (ApiKey.PRODUCE, 9, b""),
-    "empty fetch": (ApiKey.FETCH, 12, b""),
+    "truncated tags": (ApiKey.METADATA, 9, b"\x01\0\0\0\x01\x05"),
+    "boolean 7": (ApiKey.METADATA, 4, b"\0\0\0\0\x07"),
+    "an empty produce": (ApiKey.PRODUCE, 9, b""),
+    "an empty fetch": (ApiKey.FETCH, 12, b""),
     "half a fetch": (ApiKey.FETCH, 4, bytes(9)),
 }
 

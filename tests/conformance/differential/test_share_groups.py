@@ -202,7 +202,7 @@ def test_a_record_is_delivered_up_to_the_delivery_limit(both: NodePair, members:
         acks = tuple((run.first_offset, run.last_offset, [RELEASE]) for run in acquired)
         answers = members.fetch("a", topic, acks=acks, max_wait_ms=50)
     else:
-        raise AssertionError("it is delivered for ever")
+        raise AssertionError("the record is delivered forever")
     members.offsets()
 
 

@@ -121,15 +121,15 @@ CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
     "assigned": lambda name: [assigned(name, [1], [1])],
     "assigned to an unknown broker": lambda name: [assigned(name, [2])],
     "assigned twice to a broker": lambda name: [assigned(name, [1, 1])],
-    "assigned to nobody": lambda name: [assigned(name, [])],
+    "assigned to no broker": lambda name: [assigned(name, [])],
     "assigned with a count": lambda name: [assigned(name, [1], partitions=1)],
     "assigned with a factor": lambda name: [assigned(name, [1], factor=1)],
-    "assigned from 1 on": lambda name: [assigned(name, [1], first=1)],
+    "assigned from partition 1": lambda name: [assigned(name, [1], first=1)],
     "assigned with a gap": lambda name: [assigned(name, [1], [1], first=5)],
     "settings": lambda name: [topic(name, retention_ms="1000", cleanup_policy="compact", min_insync_replicas="2")],
-    "a setting that is listed only where it is set": lambda name: [topic(name, internal_segment_bytes="1000")],
+    "a setting listed only if set": lambda name: [topic(name, internal_segment_bytes="1000")],
     "a setting that does not exist": lambda name: [topic(name, no_such="1")],
-    "a value that is no number": lambda name: [topic(name, retention_ms="soon")],
+    "a value that is not a number": lambda name: [topic(name, retention_ms="soon")],
     "a value out of range": lambda name: [topic(name, segment_bytes="1")],
     "a null value": lambda name: [topic(name, retention_ms=None)],
     "an empty value": lambda name: [topic(name, cleanup_policy="")],
@@ -141,7 +141,7 @@ CREATED: dict[str, Callable[[str], list[CreatableTopic]]] = {
             configs=[CreatableTopicConfig(name="retention.ms", value=value) for value in ("1", "2")],
         )
     ],
-    "one good and one bad": lambda name: [topic(name), topic(f"{name} bad")],
+    "a valid and an invalid topic": lambda name: [topic(name), topic(f"{name} bad")],
 }
 
 

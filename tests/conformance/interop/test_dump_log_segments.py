@@ -297,7 +297,7 @@ TRUNCATIONS: dict[str, Callable[[LogWriter], int]] = {
     "inside a batch": lambda writer: next(
         batch.last_offset for batch in writer.written[60:] if batch.last_offset > batch.base_offset
     ),
-    "where a segment begins": lambda writer: writer.log.segments[2].base_offset,
+    "at the start of a segment": lambda writer: writer.log.segments[2].base_offset,
     "in the first segment": lambda writer: writer.written[3].base_offset,
     "everything": lambda writer: 0,
 }

@@ -204,7 +204,7 @@ def wait_until_decided(node: KafkaNode) -> None:
         if ends[0] == ends[1]:
             return
         time.sleep(0.05)
-    pytest.fail("transactions stay undecided")
+    pytest.fail("the transactions were not completed")
 
 
 def commit_offset(node: KafkaNode) -> None:

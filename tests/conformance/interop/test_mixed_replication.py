@@ -14,7 +14,7 @@ LAG = {"replica.lag.time.max.ms": "3000"}
 
 def test_kafka_and_ottla_brokers_replicate_each_other(tmp_path: Path) -> None:
     with OttlaCluster(tmp_path, roles=ROLES, node_classes={KAFKA: KafkaMember}, settings=LAG).running() as cluster:
-        eventually(lambda: _in_service(cluster) == {2, 3, KAFKA}, "Kafka's broker is in service")
+        eventually(lambda: _unfenced_brokers(cluster) == {2, 3, KAFKA}, "Kafka's broker is in service")
         cluster.ask(lambda admin: admin.create_topic(TOPIC, assignment=[[2, 3, KAFKA], [KAFKA, 2, 3]]))
         wait_until_in_sync(cluster)
         with Acknowledged(cluster.address, TOPIC, partitions=2) as producing:
@@ -26,7 +26,9 @@ def test_kafka_and_ottla_brokers_replicate_each_other(tmp_path: Path) -> None:
             producing.wait_for(500)
         producing.check()
         cluster.kill(KAFKA)
-        eventually(lambda: all(KAFKA not in isr for isr in in_sync(cluster).values()), "Kafka's broker is missed")
+        eventually(
+            lambda: all(KAFKA not in isr for isr in in_sync(cluster).values()), "Kafka's broker is out of the ISR"
+        )
         cluster.start(KAFKA)
         wait_until_in_sync(cluster)
         cluster.ask(lambda admin: admin.elect_leaders())
@@ -37,16 +39,16 @@ def test_kafka_and_ottla_brokers_replicate_each_other(tmp_path: Path) -> None:
         cluster.stop(KAFKA, 2, 3)
     for partition in range(2):
         name = f"{TOPIC}-{partition}"
-        first = _stored(cluster.nodes[KAFKA].directory / name)
+        first = _read_segments(cluster.nodes[KAFKA].directory / name)
         assert first
-        assert _stored(cluster.nodes[2].directory / name) == first
-        assert _stored(cluster.nodes[3].directory / name) == first
+        assert _read_segments(cluster.nodes[2].directory / name) == first
+        assert _read_segments(cluster.nodes[3].directory / name) == first
 
 
-def _in_service(cluster: OttlaCluster) -> set[int]:
+def _unfenced_brokers(cluster: OttlaCluster) -> set[int]:
     brokers = cluster.ask(lambda admin: admin.describe_cluster()).brokers
     return {broker.id for broker in brokers if not broker.is_fenced}
 
 
-def _stored(folder: Path) -> bytes:
+def _read_segments(folder: Path) -> bytes:
     return b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
