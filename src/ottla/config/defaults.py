@@ -14,13 +14,6 @@ from ottla.config.settings.values import trim
 NODE_ID = "1"
 CONTROLLER_LISTENER = "CONTROLLER"
 _LISTENERS = {"broker": "PLAINTEXT://localhost:9092", "controller": f"{CONTROLLER_LISTENER}://localhost:9093"}
-_ONE_REPLICA = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-    "share.coordinator.state.topic.replication.factor": "1",
-    "share.coordinator.state.topic.min.isr": "1",
-}
 QUORUM = ("controller.quorum.voters", "controller.quorum.bootstrap.servers")
 
 
@@ -43,13 +36,27 @@ def one_node_settings(overrides: Mapping[str, str]) -> dict[str, str]:
         "node.id": node_id,
         "controller.listener.names": CONTROLLER_LISTENER,
         "listeners": ",".join(_LISTENERS[role] for role in roles if role in _LISTENERS),
-        **_ONE_REPLICA,
+        **_replication_settings(overrides),
     }
     if "log.dir" not in overrides:
         settings["log.dirs"] = str(data_directory() / f"node-{trim(node_id)}")
     settings |= overrides
     if is_single_node_quorum(overrides) and (controller := _controller_address(settings)):
         settings["controller.quorum.bootstrap.servers"] = controller
+    return settings
+
+
+def _replication_settings(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that give each internal topic one replica.
+
+    A topic with more replicas keeps Kafka's default for its min.insync.replicas. With a minimum of 1, only the last
+    in-sync replica could be elected, and its power failure would lose records that other replicas have.
+    """
+    settings = {"offsets.topic.replication.factor": "1"}
+    for topic in ("transaction.state.log", "share.coordinator.state.topic"):
+        settings[f"{topic}.replication.factor"] = "1"
+        if trim(overrides.get(f"{topic}.replication.factor", "1")) == "1":
+            settings[f"{topic}.min.isr"] = "1"
     return settings
 
 

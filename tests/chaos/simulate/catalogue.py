@@ -20,6 +20,7 @@ def _transactions(seed: int) -> None:
 SCENARIOS: Final[dict[str, Callable[[int], None]]] = {
     "faults": scenarios.faults,
     "power-failures": scenarios.power_failures,
+    "last-in-sync": scenarios.last_in_sync,
     "quorum": test_chaos_loses_nothing,
     "quorum-voters": test_voters_change_amid_chaos,
     "replicas": test_nothing_is_lost_whatever_happens_to_brokers,

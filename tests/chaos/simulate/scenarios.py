@@ -30,7 +30,10 @@ def power_failures(seed: int) -> None:
         world.run(_run_with_faults(world, _inject_power_failure))
 
 
-SCENARIOS: Final = {"faults": faults, "power-failures": power_failures}
+def last_in_sync(seed: int) -> None:
+    """Let the last broker in the ISR lose power while the others have all committed records, too."""
+    with World(seed, controllers=3, brokers=3, combined=False) as world:
+        world.run(_run_with_faults(world, _inject_power_failure_of_last_in_sync_broker))
 
 
 async def _run_with_faults(world: World, inject_fault: Any) -> None:
@@ -113,6 +116,18 @@ async def _inject_power_failure(world: World, random: Random) -> None:
     machine: Machine = random.choice(list(world.machines.values()))
     machine.kill(power=True)
     await asyncio.sleep(random.random() * 5)
+    world.repair()
+
+
+async def _inject_power_failure_of_last_in_sync_broker(world: World, random: Random) -> None:
+    """Cut all brokers but one from the controllers, and turn that one off: the controller fences it last."""
+    await world.until(world.is_healthy, "the cluster is healthy")
+    last = random.choice(world.broker_ids)
+    controllers = [number for number in world.machines if number not in world.broker_ids]
+    world.cut([broker for broker in world.broker_ids if broker != last], controllers)
+    await asyncio.sleep(0.5 + random.random() * 2)
+    world.machines[last].kill(power=True)
+    await asyncio.sleep(3 + random.random() * 4)
     world.repair()
 
 

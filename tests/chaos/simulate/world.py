@@ -32,6 +32,7 @@ SETTINGS = {
     "replica.socket.timeout.ms": "2000",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.min.isr": "2",
     "group.initial.rebalance.delay.ms": "0",
 }
 

@@ -287,6 +287,15 @@ def test_defaults_follow_related_overrides() -> None:
     assert not voter.is_own_quorum
 
 
+@pytest.mark.parametrize("topic", ["transaction.state.log", "share.coordinator.state.topic"])
+@pytest.mark.parametrize(("replicas", "min_isr"), [("1", 1), (" 1 ", 1), ("2", 2), ("3", 2)])
+def test_an_internal_topic_with_more_replicas_keeps_kafkas_min_isr(topic: str, replicas: str, min_isr: int) -> None:
+    settings = load_settings(None, {f"{topic}.replication.factor": replicas})
+    assert settings[f"{topic}.min.isr"] == min_isr
+    explicit = load_settings(None, {f"{topic}.replication.factor": replicas, f"{topic}.min.isr": "1"})
+    assert explicit[f"{topic}.min.isr"] == 1
+
+
 def test_a_broker_without_a_file_needs_only_its_controllers() -> None:
     overrides = {"process.roles": "broker", "node.id": "2", "controller.quorum.bootstrap.servers": "c:9093"}
     settings = load_settings(None, overrides)
