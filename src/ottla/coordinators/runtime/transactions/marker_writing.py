@@ -85,8 +85,8 @@ class MarkerWriter:
 def append_marker(partition: Partition, marker: Marker, now_ms: int) -> int:
     """Append a marker as the leader; return the offset after it."""
     partition.check_leader()
-    settings, in_sync = partition.log.settings, len(partition.assignment.isr)
-    if in_sync < settings.min_insync_replicas:
+    if partition.is_under_min_isr:
+        in_sync = len(partition.assignment.isr)
         raise NotEnoughReplicas(f"{partition.topic}-{partition.index} has only {in_sync} replicas in sync")
     return partition.append_marker(marker, now_ms).last_offset + 1
 
