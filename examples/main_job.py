@@ -255,11 +255,11 @@ async def create_topics(servers: str) -> None:
         await admin.create_topic("alerts", partitions=3, replicas=3)
 
 
-def wait_until(is_true: Any, condition: str, patience_s: float = 60) -> None:
-    deadline = time.monotonic() + patience_s
+def wait_until(is_true: Any, condition: str, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
     while not is_true():
         if time.monotonic() > deadline:
-            raise SystemExit(f"not true after {patience_s:g} s: {condition}")
+            raise SystemExit(f"not true after {timeout_s:g} s: {condition}")
         time.sleep(0.05)
 
 
@@ -279,10 +279,10 @@ def free_ports() -> int:
 def print_next(project: Path) -> None:
     print(
         "\nWhat to try next:\n"
-        f"  less {project}/transformations/orders.py     the whole pipeline\n"
-        "  ottla serve & ottla pipeline init mine        a pipeline of your own\n"
+        f"  less {project}/transformations/orders.py     read the whole pipeline\n"
+        "  ottla serve & ottla pipeline init mine        create your own pipeline\n"
         "  ottla pipeline run mine --continuous          run it continuously\n"
-        "  python examples/first_node.py                 a node from start to stop"
+        "  python examples/first_node.py                 use a node from the command line"
     )
 
 

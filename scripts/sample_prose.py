@@ -106,7 +106,7 @@ def current_commit() -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", help="default: the current commit")
-    parser.add_argument("--count", type=int, default=COUNT, help=f"how many of each (default: {COUNT})")
+    parser.add_argument("--count", type=int, default=COUNT, help=f"number of sentences and of names (default: {COUNT})")
     options = parser.parse_args()
     seed = options.seed or current_commit()
     prose: dict[str, list[Sample]] = {}

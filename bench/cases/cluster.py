@@ -23,7 +23,7 @@ from ottla.protocol.messages.rpc.describe_quorum import TopicData as DescribedTo
 NODES = 3
 DESCRIBE_QUORUM_VERSION = 1
 INTERVAL_S = 0.01
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 QUICK_TO_RETRY = {"retry.backoff.ms": 20, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
 
 
@@ -82,20 +82,20 @@ def cluster_failover_java(trial: Trial) -> Figures:
 
 def _find_leader(trial: Trial, topic: str) -> Node:
     """Return the leader of a new topic, retrying while the broker does not know it yet."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         partition = trial.cluster.admin.list_topics(topic, timeout=30).topics[topic].partitions.get(0)
         if partition is not None and partition.leader > 0:
             return trial.cluster.nodes[partition.leader - 1]
         time.sleep(INTERVAL_S)
-    raise ToolFailed(f"{topic} has no leader after {PATIENCE_S:g} s")
+    raise ToolFailed(f"{topic} has no leader after {TIMEOUT_S:g} s")
 
 
 def _find_active_controller(trial: Trial) -> int:
     """Return the leader of the quorum. The controller in a Metadata response may be any broker."""
     host, port = trial.cluster.nodes[0].address.split(":")
     metadata_log = DescribedTopic(topic_name="__cluster_metadata", partitions=[DescribedPartition(partition_index=0)])
-    with socket.create_connection((host, int(port)), PATIENCE_S) as connection:
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
         answer = send_request(connection, DescribeQuorumRequest(topics=[metadata_log]), DESCRIBE_QUORUM_VERSION)
     return int(answer.topics[0].partitions[0].leader_id)
 
@@ -120,7 +120,7 @@ def _measure_gap(trial: Trial, topic: str, victim: Node) -> Figures:
     _send_until(
         producer, topic, lambda: acknowledged[-1] > killed and time.perf_counter() - acknowledged[-1] < 0.1, 3.0
     )
-    producer.flush(PATIENCE_S)
+    producer.flush(TIMEOUT_S)
     _restart(trial, victim)
     return {"time_ms": _longest_gap(killed, acknowledged) * 1000}
 
@@ -173,7 +173,7 @@ def _send_until(producer: Producer, topic: str, is_done: Callable[[], bool], min
     """Send a record every 10 ms until `is_done`, and for at least the minimum time."""
     began = time.perf_counter()
     while (elapsed := time.perf_counter() - began) < minimum_s or not is_done():
-        if elapsed > PATIENCE_S:
-            raise ToolFailed(f"nothing was acknowledged within {PATIENCE_S:g} s")
+        if elapsed > TIMEOUT_S:
+            raise ToolFailed(f"nothing was acknowledged within {TIMEOUT_S:g} s")
         producer.produce(topic, b"record")
         producer.poll(INTERVAL_S)

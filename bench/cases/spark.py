@@ -110,7 +110,7 @@ def load_topic(trial: Trial, topic: str) -> DataFrame:
 
 
 def load_ready_records(trial: Trial, records: int, record_bytes: int) -> Load:
-    """Replace Ottla by a Python source that has all records ready, the minimum for any Python source."""
+    """For Ottla, load from a Python source that has all records ready: the minimum cost of any Python source."""
     if trial.system.name != OTTLA:
         return load_records(trial, records, record_bytes)
     register_pickle_by_value(ready_source)  # type: ignore[no-untyped-call] # Python workers cannot import `bench`

@@ -16,7 +16,7 @@ from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.wire.records import Record, build_batch
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 RECORDS = 10
 GOALS = {"records_per_s": 1.0}
 _CONCURRENT_TRANSACTIONS = 51
@@ -38,7 +38,7 @@ def transactions_librdkafka(trial: Trial) -> Figures:
         "linger.ms": 0,
     }
     producer = Producer(settings)
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(TIMEOUT_S)
     times = []
     with trial.measured() as figures:
         for _ in range(trial.scaled(600)):
@@ -46,7 +46,7 @@ def transactions_librdkafka(trial: Trial) -> Figures:
             producer.begin_transaction()
             for _ in range(RECORDS):
                 producer.produce(topic, bytes(100), partition=0)
-            producer.commit_transaction(PATIENCE_S)
+            producer.commit_transaction(TIMEOUT_S)
             times.append((time.perf_counter() - began) * 1000)
         figures |= compute_percentiles(times)
         figures["records_per_s"] = RECORDS * len(times) / (sum(times) / 1000)
@@ -66,7 +66,7 @@ def transactions_version2(trial: Trial) -> Figures:
     topic = trial.cluster.make_once("topic", lambda: trial.new_topic(1))
     host, port = trial.cluster.bootstrap.split(",")[0].rsplit(":", 1)
     times = []
-    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as sock:
+    with socket.create_connection((host, int(port)), timeout=TIMEOUT_S) as sock:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         transactional_id = f"version2-{time.monotonic_ns()}"
         _retry_until_done(sock, FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id]), 4)
@@ -104,13 +104,13 @@ def transactions_version2(trial: Trial) -> Figures:
 
 def _retry_until_done(sock: socket.socket, request: Any, version: int) -> Any:
     """Retry until the response has no error, as producers do while their last transaction is being ended."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         answer = send_request(sock, request, version)
         if not (code := _error_of(answer)):
             return answer
         if time.monotonic() > deadline:
-            raise ToolFailed(f"{type(request).__name__} still fails after {PATIENCE_S:g} s: error {code}")
+            raise ToolFailed(f"{type(request).__name__} still fails after {TIMEOUT_S:g} s: error {code}")
         time.sleep(0.001 if code == _CONCURRENT_TRANSACTIONS else 0.1)
 
 

@@ -3,14 +3,14 @@
 import shutil
 from pathlib import Path
 
-from bench.harness.kafka_jars import cached, digest, install, java, run, unavailable
+from bench.harness.kafka_jars import cached_folder, digest, install, java, run, unavailable
 
 POM = Path(__file__).parent / "connector" / "pom.xml"
 
 
 def connector_jars() -> str:
     """Return the paths in the format of the setting `spark.jars`."""
-    folder = cached(f"spark-connector-{digest([POM])}", _copy)
+    folder = cached_folder(f"spark-connector-{digest([POM])}", _copy)
     return ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))
 
 

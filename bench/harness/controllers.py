@@ -22,7 +22,7 @@ from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopi
 BROKERS = 10
 REPLICAS = 3
 PARTITIONS_A_TOPIC = 1_000
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 _REGISTRATION_VERSION, _HEARTBEAT_VERSION, _CREATION_VERSION = 4, 1, 7
 _EVERYTHING_READ = 1 << 60
 _NOT_CONTROLLER = 41
@@ -47,7 +47,7 @@ class LoneController:
         """Start the process. Return the seconds until its controller is active, that is, processes a heartbeat."""
         began = time.perf_counter()
         self.node.launch()
-        while time.perf_counter() - began < PATIENCE_S:
+        while time.perf_counter() - began < TIMEOUT_S:
             try:
                 with self.connect() as connection:
                     request = BrokerHeartbeatRequest(broker_id=1 << 20, broker_epoch=0)
@@ -57,7 +57,7 @@ class LoneController:
             except (OSError, NoResponse):
                 pass  # the process does not listen yet
             time.sleep(0.005)
-        raise ServerFailed(f"the controller is not active after {PATIENCE_S:g} s: {self.node.log_tail()}")
+        raise ServerFailed(f"the controller is not active after {TIMEOUT_S:g} s: {self.node.log_tail()}")
 
     def stop(self) -> None:
         for connection, _ in self._brokers.values():
@@ -66,7 +66,7 @@ class LoneController:
         self.node.stop()
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.node.controller_port), PATIENCE_S)
+        return socket.create_connection(("127.0.0.1", self.node.controller_port), TIMEOUT_S)
 
     def register_brokers(self) -> None:
         """Register the brokers and unfence them."""
@@ -151,6 +151,6 @@ class LoneController:
 def _await(is_true: Callable[[], bool]) -> None:
     began = time.perf_counter()
     while not is_true():
-        if time.perf_counter() - began > PATIENCE_S:
-            raise ServerFailed(f"no snapshot within {PATIENCE_S:g} s")
+        if time.perf_counter() - began > TIMEOUT_S:
+            raise ServerFailed(f"no snapshot within {TIMEOUT_S:g} s")
         time.sleep(0.002)

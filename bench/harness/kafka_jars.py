@@ -30,13 +30,13 @@ STEP_TIMEOUT_S = 140
 
 def kafka_libs() -> Path:
     """Return the folder with Kafka's jars and their dependencies."""
-    return cached(f"kafka-libs-{digest([POM])}", copy_jars)
+    return cached_folder(f"kafka-libs-{digest([POM])}", copy_jars)
 
 
 def java_classes() -> Path:
     """Return the folder with the compiled Java peer."""
     libs = kafka_libs()
-    return cached(
+    return cached_folder(
         f"kafka-peer-{digest([POM, *java_sources()])}", lambda folder: compile_java(libs, folder, java_sources())
     )
 
@@ -69,7 +69,7 @@ def digest(files: Sequence[Path]) -> str:
     return sums.hexdigest()[:16]
 
 
-def cached(name: str, make: Callable[[Path], None]) -> Path:
+def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
     """Return the folder `name` of the cache. If it does not exist, fill it with `make`."""
     cache = cache_folder()
     folder = cache / name

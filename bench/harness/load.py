@@ -26,7 +26,7 @@ from bench.harness.figures import Figures, compute_percentiles
 from bench.harness.sessions import Reader, SessionConsumer, ShareConsumer
 from bench.harness.tools import ToolFailed, run_tool
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 _due = struct.Struct(">Q")
 _PROBE = _due.pack(0)
 
@@ -67,7 +67,7 @@ def produce(
             for other in all_producers:
                 other.poll(0)
     for producer in all_producers:
-        producer.flush(PATIENCE_S)
+        producer.flush(TIMEOUT_S)
     took = time.perf_counter() - began
     if errors or len(latencies) != records:
         raise ToolFailed(
@@ -90,7 +90,7 @@ def consume(
         consumer = _consumer(bootstrap, settings)
         assigned = range(number, partitions, consumers)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in assigned])
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         try:
             while counts[0] < records and time.monotonic() < deadline:
                 messages = consumer.consume(2_000, 0.1)
@@ -99,7 +99,7 @@ def consume(
                     with lock:
                         counts[0] += len(messages)
                         counts[1] += size
-                    deadline = time.monotonic() + PATIENCE_S
+                    deadline = time.monotonic() + TIMEOUT_S
         finally:
             finished.release()
             consumer.close()
@@ -137,7 +137,7 @@ def end_to_end(
         consumer.assign([TopicPartition(topic, 0, 0)])
         consumer.consume(1, 1.0)
         ready.wait()
-        deadline = time.monotonic() + seconds + PATIENCE_S
+        deadline = time.monotonic() + seconds + TIMEOUT_S
         while len(latencies) < warm_up + records and time.monotonic() < deadline:
             for message in consumer.consume(1000, 0.2) if records_per_s > 5000 else _poll(consumer):
                 now = time.monotonic_ns()
@@ -173,7 +173,7 @@ def one_by_one(*, bootstrap: str, topic: str, records: int, record_bytes: int, s
     value, latencies = bytes(record_bytes), []
     warm_up = max(10, records // 10)  # the first records open connections, and are not counted
     for number in range(warm_up + records):
-        began, deadline = time.perf_counter_ns(), time.monotonic() + PATIENCE_S
+        began, deadline = time.perf_counter_ns(), time.monotonic() + TIMEOUT_S
         producer.produce(topic, value)
         while len(acknowledged) <= number and time.monotonic() < deadline:
             producer.poll(1.0)
@@ -224,12 +224,12 @@ def wide(
     _await_partitions(producer, busy, partitions, received, problems)
     used, began_s = measure.cpu_seconds(pids), time.monotonic()
     _send_at_rate(producer, busy, records, records_per_s, record_bytes, partitions)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while len(latencies) < records and not problems and time.monotonic() < deadline:
         time.sleep(0.01)
     figures = {"server_cpu_s": measure.cpu_seconds(pids) - used, "wall_s": time.monotonic() - began_s}
     is_over.set()
-    thread.join(PATIENCE_S)
+    thread.join(TIMEOUT_S)
     if problems or len(latencies) != records:
         raise ToolFailed(f"{len(latencies)} of {records} records arrived: {problems[:1]}")
     return figures | compute_percentiles(latencies)
@@ -240,13 +240,13 @@ def _await_partitions(
 ) -> None:
     """Send records until one of each partition has arrived: a new share group begins at the end of a partition."""
     probes = {_PROBE[:-1] + bytes([number]): number for number in partitions}
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while missing := probes.keys() - set(received):
         if problems or time.monotonic() > deadline:
             raise ToolFailed(f"no records arrive from {len(missing)} partitions: {problems[:1]}")
         for value in missing:
             producer.produce(topic, value, partition=probes[value])
-        producer.flush(PATIENCE_S)
+        producer.flush(TIMEOUT_S)
         time.sleep(0.5)
 
 
@@ -269,7 +269,7 @@ def _send_at_rate(
             producer.poll(0)
             time.sleep(min(early / 1e9, 0.05))
         producer.produce(topic, _due.pack(due) + padding, partition=next(next_partitions))
-    if producer.flush(PATIENCE_S):
+    if producer.flush(TIMEOUT_S):
         raise ToolFailed("some records were not acknowledged")
 
 

@@ -162,7 +162,7 @@ def measured(pids: list[int], figures: dict[str, float], *, every_s: float = 0.2
 
 
 def touch_memory(size: int) -> None:
-    """Write to as much free memory as this, at most half of it.
+    """Write to this many bytes of free memory, but to half of it at most.
 
     A virtual machine gets memory from its host at the first use. The system that runs first would pay for that: writing
     a file to fresh pages can take four times the CPU.

@@ -20,7 +20,7 @@ from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 
 HEARTBEAT_S = 0.1
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 _SESSION_MS = 60_000
 _REBALANCE_IN_PROGRESS, _MEMBER_ID_REQUIRED = 27, 79
 _NOT_READY = (14, 15, 16)
@@ -53,7 +53,7 @@ class Group:
             retry_until_ready(find)
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), PATIENCE_S)
+        return socket.create_connection(("127.0.0.1", self.port), TIMEOUT_S)
 
     def join_all(self, member: "Member") -> float:
         """Let all members join. Return the milliseconds until the group is stable."""
@@ -73,15 +73,15 @@ class Group:
             thread.start()
         ready.wait()
         began = time.perf_counter()
-        is_stable = self._is_stable.wait(PATIENCE_S)
+        is_stable = self._is_stable.wait(TIMEOUT_S)
         took = (time.perf_counter() - began) * 1000
         for thread in threads:
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
         if self._problems or not is_stable:
-            raise ToolFailed(f"group {self.name} is not stable after {PATIENCE_S:g} s: {self._problems[:1]}")
+            raise ToolFailed(f"group {self.name} is not stable after {TIMEOUT_S:g} s: {self._problems[:1]}")
         return took
 
-    def assign(self, number: int, assignment: Any, are_stable: Callable[[list[Any]], bool]) -> None:
+    def record_assignment(self, number: int, assignment: Any, are_stable: Callable[[list[Any]], bool]) -> None:
         """Record the assignment of a member. The group is stable when all members have one and they fit together."""
         self.assignments[number] = assignment
         if len(self.assignments) == self.members and are_stable(list(self.assignments.values())):
@@ -98,10 +98,10 @@ Member = Callable[[Group, int, socket.socket], None]
 
 def retry_until_ready(send: Callable[[], int]) -> int:
     """Call `send` until its error code does not mean that the coordinator is not ready. Return that code."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while (code := send()) in _NOT_READY:
         if time.monotonic() > deadline:
-            raise ToolFailed(f"the coordinator is not ready after {PATIENCE_S:g} s: error {code}")
+            raise ToolFailed(f"the coordinator is not ready after {TIMEOUT_S:g} s: error {code}")
         time.sleep(0.05)
     return code
 
@@ -134,7 +134,7 @@ def classic_member(group: Group, number: int, connection: socket.socket) -> None
         if synced.error_code == _REBALANCE_IN_PROGRESS:
             continue
         _check(synced.error_code, "SyncGroup")
-        group.assign(number, generation, lambda generations: len(set(generations)) == 1)
+        group.record_assignment(number, generation, lambda generations: len(set(generations)) == 1)
         heartbeat = HeartbeatRequest(group_id=group.name, generation_id=generation, member_id=member_id)
         while (code := send_request(connection, heartbeat, 3).error_code) == 0:
             if not group.wait_for_heartbeat():
@@ -170,7 +170,7 @@ def consumer_member(topic: str) -> Member:
             else:
                 owned = answer.assignment.topic_partitions
                 partitions = frozenset(index for topic in owned for index in topic.partitions)
-                group.assign(number, partitions, _is_one_each)
+                group.record_assignment(number, partitions, _is_one_each)
                 continue  # report the owned partitions at once
             if not group.wait_for_heartbeat():
                 leave = ConsumerGroupHeartbeatRequest(group_id=group.name, member_id=member_id, member_epoch=_LEAVE)

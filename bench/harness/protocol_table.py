@@ -35,13 +35,13 @@ LATER_VERSIONS = {"ApiVersionsRequestData": 5, "ApiVersionsResponseData": 5}
 
 
 @cache
-def table() -> dict[str, Any]:
+def message_table() -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(TABLE.read_text())
     return loaded
 
 
 @cache
-def declared() -> dict[str, type]:
+def message_classes() -> dict[str, type]:
     """Return the class of each message by Kafka's name."""
     classes: dict[str, type] = {}
     for api in APIS:
@@ -57,10 +57,10 @@ def declared() -> dict[str, type]:
     return classes
 
 
-def cases() -> list[tuple[str, int]]:
+def message_versions() -> list[tuple[str, int]]:
     """Return the name of each message of the table with each of its versions."""
     names = []
-    for message in table()["messages"]:
+    for message in message_table()["messages"]:
         first, _, last = message["versions"].partition("-")
         names += [(message["name"], version) for version in range(int(first), int(last or first) + 1)]
     return names

@@ -23,7 +23,7 @@ from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbea
 from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.records import read_records
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 WAIT_MS = 500
 ANSWER_BYTES = 1 << 20
 _FETCH_VERSION, _SHARE_FETCH_VERSION, _HEARTBEAT_VERSION = 12, 1, 1
@@ -51,7 +51,7 @@ class SessionConsumer:
     """A consumer that is assigned all partitions of some topics and reads them from the beginning."""
 
     def __init__(self, port: int, topics: Mapping[str, int]) -> None:
-        self._connection = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        self._connection = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
         self._session_id = self._epoch = 0
         self._offsets = {(topic, number): 0 for topic, count in topics.items() for number in range(count)}
         self._moved = set(self._offsets)
@@ -97,7 +97,7 @@ class ShareConsumer:
     """The only member of a share group. It accepts all records with its next fetch."""
 
     def __init__(self, port: int, group: str, topics: Mapping[str, int]) -> None:
-        self._connection = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        self._connection = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
         self._group, self._member = group, str(uuid4())
         self._member_epoch = self._session_epoch = 0
         self._topics = list(topics)
@@ -173,7 +173,7 @@ class ShareConsumer:
         return 0
 
     def _wait_for(self, partitions: int) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while len(self._assigned) < partitions:
             if time.monotonic() > deadline:
                 raise ToolFailed(f"{self._group} was assigned {len(self._assigned)} of {partitions} partitions")

@@ -5,7 +5,7 @@ from random import Random
 
 from bench.harness.message_values import Values
 from bench.harness.mutations import mutations
-from bench.harness.protocol_table import cases, declared
+from bench.harness.protocol_table import message_classes, message_versions
 from ottla.protocol.wire.codec import decode, encode
 from ottla.protocol.wire.errors import ProtocolError
 
@@ -15,15 +15,15 @@ FRAMES = 1_000_000
 def run(seed: int | None = None) -> None:
     seed = time.time_ns() if seed is None else seed
     print(f"  seed {seed}")
-    all_cases = cases()
+    versions = message_versions()
     decoded = rejected = 0
     slowest_s = 0.0
     start = time.process_time()
-    for number, (name, version) in enumerate(all_cases):
+    for number, (name, version) in enumerate(versions):
         random = Random(f"{seed} {number}")
-        cls = declared()[name]
+        cls = message_classes()[name]
         values = Values(random)
-        frames = FRAMES // len(all_cases) + 1
+        frames = FRAMES // len(versions) + 1
         for _ in range(frames // 50 + 1):
             original = encode(values.message(cls, version), version)
             for frame in mutations(original, random, 50):

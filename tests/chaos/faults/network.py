@@ -3,7 +3,7 @@
     with Network([1, 2, 3]) as network:      # this thread, and what it starts, now runs on the clients' host
         cluster = OttlaCluster(tmp_path, network=network)
         network.cut([1], [2, 3])             # no packets in either direction; clients still reach all hosts
-        network.deafen(2, to=[3])            # 2 receives nothing from 3, but 3 receives from 2
+        network.block(2, sources=[3])            # 2 receives nothing from 3, but 3 receives from 2
         network.heal()
 
 The addresses belong to the range for benchmarks (RFC 2544) and exist only in these namespaces. Leaving the block
@@ -58,13 +58,13 @@ class Network:
         """Block all packets between two groups of hosts, in both directions."""
         some, others = [*some], [*others]
         for host in some:
-            self.deafen(host, to=others)
+            self.block(host, sources=others)
         for host in others:
-            self.deafen(host, to=some)
+            self.block(host, sources=some)
 
-    def deafen(self, host: int, *, to: Iterable[int]) -> None:
-        """Block packets from the others to a host, in this direction only."""
-        blocked = ", ".join(self.address(other) for other in to if other != host)
+    def block(self, host: int, *, sources: Iterable[int]) -> None:
+        """Block packets from the sources to a host, in this direction only."""
+        blocked = ", ".join(self.address(source) for source in sources if source != host)
         if blocked:
             self._apply_rules(host, f"add element inet faults blocked {{ {blocked} }}")
 

@@ -41,8 +41,8 @@ def test_partitions_in_each_direction_lose_nothing(network: Network, cluster: Ot
         producing.wait_for(200)
         network.heal()
         wait_until_in_sync(cluster)
-        deaf = cluster.controller()
-        network.deafen(deaf, to=[number for number in cluster.nodes if number != deaf])
+        controller = cluster.controller()
+        network.block(controller, sources=[number for number in cluster.nodes if number != controller])
         # It keeps requests for half a minute, and until then answers Metadata requests that it still leads.
         producing.wait_for(300, timeout_s=120)
         network.heal()
@@ -98,7 +98,7 @@ def open_links(network: Network) -> set[tuple[int, int]]:
 def test_links_are_cut_and_healed(network: Network) -> None:
     all_links = {(one, other) for one in (1, 2, 3) for other in (1, 2, 3) if one != other}
     assert open_links(network) == all_links
-    network.deafen(1, to=[2])
+    network.block(1, sources=[2])
     assert open_links(network) == all_links - {(1, 2)}
     network.heal()
     network.cut([1], [2, 3])

@@ -62,7 +62,7 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import StreamsGroupHear
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.protocol.wire.records import Record, build_batch
 
-PATIENCE_S: Final = 60.0
+TIMEOUT_S: Final = 60.0
 GROUP, TRANSACTION = 0, 1
 """The key types of FindCoordinator."""
 _TOPIC = 2
@@ -101,12 +101,12 @@ class Clients:
     # -- requests --
 
     def connect(self, node: int) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self._ports[node]), PATIENCE_S)
+        return socket.create_connection(("127.0.0.1", self._ports[node]), TIMEOUT_S)
 
     def send(self, request: Any, version: int, node: int | None = None) -> Any:
         """Send a request to a node (default: the first) over a persistent connection, and return the response."""
         target = next(iter(self._ports)) if node is None else node
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 if target not in self._connections:
@@ -127,12 +127,12 @@ class Clients:
 
     def retry(self, attempt: Callable[[], int], name: str, *, accepted: Iterable[int] = ()) -> None:
         """Retry until the error code is zero or one of the accepted codes."""
-        successes, deadline = {0, *accepted}, time.monotonic() + PATIENCE_S
+        successes, deadline = {0, *accepted}, time.monotonic() + TIMEOUT_S
         while (code := attempt()) not in successes:
             if code not in _TRANSIENT:
                 raise Failed(f"{name} got error {code}", code)
             if time.monotonic() > deadline:
-                raise Failed(f"{name} still gets error {code} after {PATIENCE_S:g} s")
+                raise Failed(f"{name} still gets error {code} after {TIMEOUT_S:g} s")
             self._leaders.clear()
             time.sleep(0.05)
 
@@ -592,9 +592,9 @@ class Clients:
             self.send(ListGroupsRequest(), 4, node)
 
     def wait(self, is_true: Callable[[], bool], condition: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while not is_true():
             if time.monotonic() > deadline:
-                raise Failed(f"not true after {PATIENCE_S:g} s: {condition}")
+                raise Failed(f"not true after {TIMEOUT_S:g} s: {condition}")
             time.sleep(0.05)
         self._leaders.clear()

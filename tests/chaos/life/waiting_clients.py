@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from bench.harness.node_requests import NoResponse
-from bench.harness.sessions import PATIENCE_S, Reader, SessionConsumer, ShareConsumer
+from bench.harness.sessions import TIMEOUT_S, Reader, SessionConsumer, ShareConsumer
 from bench.harness.tools import ToolFailed
 from confluent_kafka import Consumer
 
@@ -43,7 +43,7 @@ class WaitingClients:
     def close(self) -> None:
         self._stopping.set()
         for thread in self._threads:
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
 
     def _run(self, create_reader: CreateReader) -> None:
         try:
@@ -60,7 +60,7 @@ class WaitingClients:
                         with suppress(OSError, NoResponse):
                             reader.close()
                 except (OSError, NoResponse, ToolFailed):
-                    if time.monotonic() - last_success > PATIENCE_S:
+                    if time.monotonic() - last_success > TIMEOUT_S:
                         raise
                     self._stopping.wait(_RETRY_S)
         except Exception as problem:  # noqa: BLE001 (`check` raises it)

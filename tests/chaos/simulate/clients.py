@@ -15,7 +15,7 @@ from ottla.protocol.messages.rpc.produce import PartitionProduceData, ProduceReq
 from ottla.protocol.wire.records import Record, build_batch
 from tests.chaos.simulate.machine import BROKER_PORT
 
-_PATIENCE_S: Final = 1.5
+_TIMEOUT_S: Final = 1.5
 _TRANSACTIONS: Final = 1
 
 
@@ -33,9 +33,9 @@ class _Client:
         connection = self._connections.get(broker)
         try:
             if connection is None or not connection.is_open:
-                connection = await Connection.connect(f"node{broker}", BROKER_PORT, timeout_s=_PATIENCE_S)
+                connection = await Connection.connect(f"node{broker}", BROKER_PORT, timeout_s=_TIMEOUT_S)
                 self._connections[broker] = connection
-            return await connection.send(request, timeout_s=_PATIENCE_S)
+            return await connection.send(request, timeout_s=_TIMEOUT_S)
         except ApiError:
             if (broken := self._connections.pop(broker, None)) is not None:
                 broken.close()

@@ -46,7 +46,7 @@ class Anomaly:
         return f"{self.kind}: {self.description}"
 
 
-class _Facts:
+class _HistoryIndex:
     """The events of a history by kind and partition."""
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -95,48 +95,48 @@ class _Facts:
 
 def check(events: Iterable[Event], *, source: str = "plain", copy: str = "copy") -> list[Anomaly]:
     """Return all anomalies of a history."""
-    facts = _Facts(events)
-    assert facts.final, "the history has no final contents"
+    history = _HistoryIndex(events)
+    assert history.final, "the history has no final contents"
     return [
-        *_lost_writes(facts),
-        *_duplicates(facts, copy),
-        *_reordered_sends(facts, copy),
-        *_broken_transactions(facts, copy),
-        *_wrong_polls(facts),
-        *_wrong_commits(facts),
-        *_wrong_copies(facts, source, copy),
+        *_lost_writes(history),
+        *_duplicates(history, copy),
+        *_reordered_sends(history, copy),
+        *_broken_transactions(history, copy),
+        *_wrong_polls(history),
+        *_wrong_commits(history),
+        *_wrong_copies(history, source, copy),
     ]
 
 
-def _lost_writes(facts: _Facts) -> Iterator[Anomaly]:
-    for partition, acks in facts.acks.items():
-        records = dict(facts.final[partition])
+def _lost_writes(history: _HistoryIndex) -> Iterator[Anomaly]:
+    for partition, acks in history.acks.items():
+        records = dict(history.final[partition])
         names = {*records.values()}
         for ack in acks:
             # If a broker knows that a batch was written, but not its offset, it acknowledges it without an offset.
             exists = ack["v"] in names if ack["o"] is None else records.get(ack["o"]) == ack["v"]
-            if (*partition, ack["v"]) not in facts.in_transactions and not exists:
+            if (*partition, ack["v"]) not in history.in_transactions and not exists:
                 actual = f"{records[ack['o']]} is at this offset" if ack["o"] in records else "the offset has no record"
                 yield Anomaly("lost write", f"{ack['v']} was acknowledged at {_show(partition)}@{ack['o']}, {actual}")
 
 
-def _duplicates(facts: _Facts, copy: str) -> Iterator[Anomaly]:
+def _duplicates(history: _HistoryIndex, copy: str) -> Iterator[Anomaly]:
     """Yield records that are at several offsets, and offsets with several records."""
     names_by_offset: dict[tuple[str, int, int], set[str]] = defaultdict(set)
-    for partition, records in facts.final.items():
+    for partition, records in history.final.items():
         repeated = [name for name, times in Counter(name for _, name in records).items() if times > 1]
         for name in repeated:
-            if partition[0] == copy or _parse_name(name)[0].split(".")[0] in facts.may_duplicate:
+            if partition[0] == copy or _parse_name(name)[0].split(".")[0] in history.may_duplicate:
                 continue
             offsets = [offset for offset, other in records if other == name]
             yield Anomaly("duplicate", f"{name} is in {_show(partition)} at {offsets}")
         for offset, name in records:
             names_by_offset[*partition, offset].add(name)
-    for partition, acks in facts.acks.items():
+    for partition, acks in history.acks.items():
         for ack in acks:
             if ack["o"] is not None:
                 names_by_offset[*partition, ack["o"]].add(ack["v"])
-    for poll in facts.polls:
+    for poll in history.polls:
         for offset, name in poll["r"]:
             names_by_offset[poll["topic"], poll["p"], offset].add(name)
     for (topic, index, offset), names in names_by_offset.items():
@@ -144,15 +144,15 @@ def _duplicates(facts: _Facts, copy: str) -> Iterator[Anomaly]:
             yield Anomaly("inconsistent offset", f"{_show((topic, index))}@{offset} had {sorted(names)}")
 
 
-def _reordered_sends(facts: _Facts, copy: str) -> Iterator[Anomaly]:
+def _reordered_sends(history: _HistoryIndex, copy: str) -> Iterator[Anomaly]:
     """Yield records that are not in the order in which their producer sent them, which their names show."""
-    for partition, records in facts.final.items():
+    for partition, records in history.final.items():
         if partition[0] == copy:
             continue  # `_wrong_copies` checks the order of copies
         last: dict[str, tuple[int, ...]] = {}
         for offset, name in records:
             producer, number = _parse_name(name)
-            if producer.split(".")[0] not in facts.may_duplicate and last.get(producer, number) > number:
+            if producer.split(".")[0] not in history.may_duplicate and last.get(producer, number) > number:
                 yield Anomaly("nonmonotonic send", f"{name} at {_show(partition)}@{offset} is after {last[producer]}")
             last[producer] = number
 
@@ -162,11 +162,11 @@ def _parse_name(name: str) -> tuple[str, tuple[int, ...]]:
     return producer, (int(first), int(second))
 
 
-def _broken_transactions(facts: _Facts, copy: str) -> Iterator[Anomaly]:
+def _broken_transactions(history: _HistoryIndex, copy: str) -> Iterator[Anomaly]:
     """Yield transactions that are not atomic or contradict their outcome. `_wrong_copies` checks the copies."""
-    existing = {(*partition, name) for partition, records in facts.final.items() for _, name in records}
-    read = {(poll["topic"], poll["p"], name) for poll in facts.polls for _, name in poll["r"]}
-    for transaction in facts.transactions:
+    existing = {(*partition, name) for partition, records in history.final.items() for _, name in records}
+    read = {(poll["topic"], poll["p"], name) for poll in history.polls for _, name in poll["r"]}
+    for transaction in history.transactions:
         records = [tuple(record) for record in transaction["values"] if record[0] != copy]
         kept = [record for record in records if record in existing]
         shown = f"transaction {transaction['n']} of {transaction['who']}"
@@ -181,13 +181,13 @@ def _broken_transactions(facts: _Facts, copy: str) -> Iterator[Anomaly]:
                     yield Anomaly("aborted read", f"{record} of {shown}, which was aborted, was read")
 
 
-def _wrong_polls(facts: _Facts) -> Iterator[Anomaly]:
-    offsets_of = {partition: facts.offsets(partition) for partition in facts.final}
-    names = {partition: {name for _, name in records} for partition, records in facts.final.items()}
+def _wrong_polls(history: _HistoryIndex) -> Iterator[Anomaly]:
+    offsets_of = {partition: history.offsets(partition) for partition in history.final}
+    names = {partition: {name for _, name in records} for partition, records in history.final.items()}
     index_of = {
         partition: {offset: index for index, offset in enumerate(offsets)} for partition, offsets in offsets_of.items()
     }
-    for (consumer, assignment, partition), records in _polled_records(facts).items():
+    for (consumer, assignment, partition), records in _polled_records(history).items():
         shown = f"{consumer} in its assignment {assignment} of {_show(partition)}"
         index = index_of[partition]
         for (earlier, _), (later, _) in pairwise(records):
@@ -202,22 +202,22 @@ def _wrong_polls(facts: _Facts) -> Iterator[Anomaly]:
                 yield Anomaly("phantom read", f"{shown} read {name} at {offset}, which does not exist at the end")
 
 
-def _polled_records(facts: _Facts) -> dict[tuple[str, int, Partition], list[tuple[int, str]]]:
+def _polled_records(history: _HistoryIndex) -> dict[tuple[str, int, Partition], list[tuple[int, str]]]:
     """Return the records that were read, by consumer, assignment and partition, in the order of reading."""
     polled: dict[tuple[str, int, Partition], list[tuple[int, str]]] = defaultdict(list)
-    for poll in facts.polls:
+    for poll in history.polls:
         polled[poll["who"], poll["a"], (poll["topic"], poll["p"])] += [(offset, name) for offset, name in poll["r"]]
     return polled
 
 
-def _wrong_commits(facts: _Facts) -> Iterator[Anomaly]:
+def _wrong_commits(history: _HistoryIndex) -> Iterator[Anomaly]:
     """Yield new owners of partitions that began before or after the committed offsets."""
     commits: dict[tuple[str, Partition], list[tuple[Event, int]]] = defaultdict(list)
-    for commit in facts.commits:
+    for commit in history.commits:
         for index, offset in commit["offsets"].items():
             commits[commit["group"], (commit["topic"], int(index))].append((commit, offset))
-    for (consumer, number, partition), records in _polled_records(facts).items():
-        assigned, (first, _) = facts.assigned[consumer, number], records[0]
+    for (consumer, number, partition), records in _polled_records(history).items():
+        assigned, (first, _) = history.assigned[consumer, number], records[0]
         group = assigned.get("group")
         if group is None:
             continue
@@ -228,7 +228,7 @@ def _wrong_commits(facts: _Facts) -> Iterator[Anomaly]:
         )
         if first < committed:
             yield Anomaly("lost commit", f"{shown}, though {committed} had been committed before")
-        if not _begins_at_a_commit(facts.offsets(partition), first, {0, *(offset for _, offset in group_commits)}):
+        if not _begins_at_a_commit(history.offsets(partition), first, {0, *(offset for _, offset in group_commits)}):
             yield Anomaly("commit skip", f"{shown}, which no member had committed")
 
 
@@ -240,11 +240,11 @@ def _begins_at_a_commit(offsets: list[int], first: int, committed: set[int]) -> 
     return any(previous < offset <= first or offset > offsets[-1] for offset in committed) if offsets else True
 
 
-def _wrong_copies(facts: _Facts, source: str, copy: str) -> Iterator[Anomaly]:
+def _wrong_copies(history: _HistoryIndex, source: str, copy: str) -> Iterator[Anomaly]:
     """Yield the first difference between a copy and its source. Copies keep the names of their records."""
-    for partition, copies in facts.final.items():
+    for partition, copies in history.final.items():
         if partition[0] == copy:
-            pairs = zip_longest((name for _, name in facts.final[source, partition[1]]), (name for _, name in copies))
+            pairs = zip_longest((name for _, name in history.final[source, partition[1]]), (name for _, name in copies))
             for index, (expected, actual) in enumerate(pairs):
                 if expected != actual:
                     yield Anomaly(

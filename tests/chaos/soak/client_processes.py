@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bench.harness.kafka_jars import cached, class_path, compile_java, digest, java, kafka_libs
+from bench.harness.kafka_jars import cached_folder, class_path, compile_java, digest, java, kafka_libs
 
 STOP_S: Final = 200.0
 _STACK_DUMP_S: Final = 2.0
@@ -101,7 +101,7 @@ class ClientProcesses:
 def java_path() -> str:
     """Return the class path of the Java clients, which are compiled if necessary."""
     name = f"soak-clients-{digest(_JAVA_SOURCES)}"
-    compiled = cached(name, lambda folder: compile_java(kafka_libs(), folder, _JAVA_SOURCES))
+    compiled = cached_folder(name, lambda folder: compile_java(kafka_libs(), folder, _JAVA_SOURCES))
     return f"{compiled}{os.pathsep}{class_path()}"
 
 

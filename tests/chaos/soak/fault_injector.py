@@ -133,11 +133,11 @@ class FaultInjector:
         node = self._choose_node()
         if self._random.random() < 0.5:
             self._report(f"{self._describe(node)} receives nothing from the other nodes")
-            self._network.deafen(node.id, to=self._others(node))
+            self._network.block(node.id, sources=self._others(node))
         else:
             self._report(f"{self._describe(node)} reaches none of the other nodes")
             for other in self._others(node):
-                self._network.deafen(other, to=[node.id])
+                self._network.block(other, sources=[node.id])
 
     def _cut_pair(self) -> None:
         one, other = self._random.sample(sorted(self._cluster.nodes), 2)
@@ -151,7 +151,7 @@ class FaultInjector:
         chosen = self._random.sample(links, self._random.randint(1, len(links) // 2))
         self._report("cut links: " + ", ".join(f"{source} to {target}" for target, source in sorted(chosen)))
         for target, source in chosen:
-            self._network.deafen(target, to=[source])
+            self._network.block(target, sources=[source])
 
     # -- choice of nodes --
 

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.harness.kafka_jars import cached
+from bench.harness.kafka_jars import cached_folder
 
 from tests.conformance.clients.clusters import running_cluster
 from tests.conformance.clients.go_programs import build, module_folder
@@ -34,7 +34,7 @@ def tests_binary() -> Path:
     def make(folder: Path) -> None:
         build(module_folder(MODULE, VERSION), "./pkg/kgo", folder / "kgo.test", "test", "-c")
 
-    return cached(f"franz-go-{VERSION}", make) / "kgo.test"
+    return cached_folder(f"franz-go-{VERSION}", make) / "kgo.test"
 
 
 def run_tests(address: str, log_path: Path, pattern: str) -> dict[str, str]:

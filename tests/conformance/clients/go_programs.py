@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from bench.harness.kafka_jars import cached, digest, unavailable
+from bench.harness.kafka_jars import cached_folder, digest, unavailable
 
 BUILD_TIMEOUT_S = 280
 """Almost the time limit of a test, because the first build compiles every dependency."""
@@ -15,7 +15,7 @@ BUILD_TIMEOUT_S = 280
 def program(module: Path, package: str) -> Path:
     """Return the executable of a package of a module."""
     sources = sorted([*module.glob("*/*.go"), module / "go.mod", module / "go.sum"])
-    folder = cached(
+    folder = cached_folder(
         f"go-{package}-{digest(sources)}", lambda folder: build(module, f"./{package}", folder / "program", "build")
     )
     return folder / "program"

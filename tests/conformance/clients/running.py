@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from bench.harness.kafka_jars import cached, digest, run, unavailable
+from bench.harness.kafka_jars import cached_folder, digest, run, unavailable
 
 from tests.conformance.clients.go_programs import program
 from tests.conformance.clients.programs.lines import Answer, Request, answer_of, request_fields
@@ -133,7 +133,7 @@ def _node() -> list[str]:
         if problem is not None:
             unavailable(f"packages of npm: {problem}")
 
-    built = cached(f"kafkajs-{digest([folder / name for name in names])}", make)
+    built = cached_folder(f"kafkajs-{digest([folder / name for name in names])}", make)
     return ["node", str(built / "main.js")]
 
 

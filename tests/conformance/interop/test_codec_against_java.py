@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from bench.harness.message_values import Values
-from bench.harness.protocol_table import cases, declared
+from bench.harness.protocol_table import message_classes, message_versions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +20,7 @@ from tests.support.java_peer import JavaPeer
 VALUES_A_MESSAGE = 300
 EXAMPLES = 5
 VERSIONS: dict[str, list[int]] = {}
-for _name, _version in cases():
+for _name, _version in message_versions():
     VERSIONS.setdefault(_name, []).append(_version)
 
 
@@ -28,7 +28,7 @@ for _name, _version in cases():
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(random=st.randoms(use_true_random=True))
 def test_bytes_and_values_equal_those_of_java(java_peer: JavaPeer, name: str, random: Random) -> None:
-    cls = declared()[name]
+    cls = message_classes()[name]
     values = Values(random)
     versions = VERSIONS[name]
     encoded = []
@@ -47,7 +47,7 @@ def test_bytes_and_values_equal_those_of_java(java_peer: JavaPeer, name: str, ra
 
 @pytest.mark.parametrize("name", sorted(VERSIONS))
 def test_defaults_equal_those_of_java(java_peer: JavaPeer, name: str) -> None:
-    cls = declared()[name]
+    cls = message_classes()[name]
     versions = VERSIONS[name]
     for version, theirs in zip(versions, java_peer.defaults([(name, version) for version in versions]), strict=True):
         assert theirs.error is None

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from bench.harness.kafka_jars import cached, class_path, compile_java, copy_jars, digest, java
+from bench.harness.kafka_jars import cached_folder, class_path, compile_java, copy_jars, digest, java
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
@@ -44,8 +44,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaNode]:
 
 def streams_class_path() -> str:
     pom, source = FOLDER / "pom.xml", FOLDER / "WordCount.java"
-    libs = cached(f"kafka-streams-{digest([pom])}", lambda folder: copy_jars(folder, pom))
-    classes = cached(f"streams-peer-{digest([pom, source])}", lambda folder: compile_java(libs, folder, [source]))
+    libs = cached_folder(f"kafka-streams-{digest([pom])}", lambda folder: copy_jars(folder, pom))
+    classes = cached_folder(
+        f"streams-peer-{digest([pom, source])}", lambda folder: compile_java(libs, folder, [source])
+    )
     return f"{classes}{os.pathsep}{libs}/*"
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 from zipfile import ZipFile
 
-from bench.harness.kafka_jars import cached, compile_java, copy_jars, digest, java
+from bench.harness.kafka_jars import cached_folder, compile_java, copy_jars, digest, java
 
 from tests.conformance.suite.clusters import ClusterFailed, ProcessCluster, Subject
 
@@ -37,12 +37,14 @@ class Result(NamedTuple):
 
 def libraries() -> Path:
     """Return the folder with the jars of the suite."""
-    return cached(f"kafka-suite-{digest([POM])}", lambda folder: copy_jars(folder, POM))
+    return cached_folder(f"kafka-suite-{digest([POM])}", lambda folder: copy_jars(folder, POM))
 
 
 def class_path() -> str:
     libs, sources = libraries(), sorted(SOURCES.glob("*.java"))
-    shim = cached(f"kafka-suite-shim-{digest([POM, *sources])}", lambda folder: compile_java(libs, folder, sources))
+    shim = cached_folder(
+        f"kafka-suite-shim-{digest([POM, *sources])}", lambda folder: compile_java(libs, folder, sources)
+    )
     return f"{shim}{os.pathsep}{libs}/*"
 
 

@@ -3,24 +3,24 @@
 from typing import Any
 
 import pytest
-from bench.harness.protocol_table import LATER_VERSIONS, cases, declared, table
+from bench.harness.protocol_table import LATER_VERSIONS, message_classes, message_table, message_versions
 
 from ottla.protocol.messages.apis import APIS, BY_KEY
 from ottla.protocol.wire.declare import schema_of
 from ottla.protocol.wire.shape import Array, Blob, Member, Shape, Struct, Text, resolve
 from ottla.protocol.wire.types import ZERO_UUID, Fixed
 
-MESSAGES = {message["name"]: message for message in table()["messages"]}
+MESSAGES = {message["name"]: message for message in message_table()["messages"]}
 RETIRED = {4, 5, 6, 7}
 
 
 def test_every_message_of_the_table_is_declared() -> None:
-    assert set(declared()) == set(MESSAGES)
+    assert set(message_classes()) == set(MESSAGES)
     assert len(MESSAGES) == 267
 
 
 def test_the_apis_are_those_of_the_table() -> None:
-    rows = {row["key"]: row for row in table()["apis"] if row["key"] not in RETIRED}
+    rows = {row["key"]: row for row in message_table()["apis"] if row["key"] not in RETIRED}
     assert set(rows) == set(BY_KEY)
     for api in APIS:
         row = rows[api.key]
@@ -35,7 +35,7 @@ def test_the_apis_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("name", sorted(MESSAGES))
 def test_versions_and_keys_are_those_of_the_table(name: str) -> None:
-    schema, row = schema_of(declared()[name]), MESSAGES[name]
+    schema, row = schema_of(message_classes()[name]), MESSAGES[name]
     first, last = bounds(row["versions"])
     assert (schema.versions.first, schema.versions.last) == (first, LATER_VERSIONS.get(name, last))
     assert schema.key == row["key"]
@@ -43,9 +43,9 @@ def test_versions_and_keys_are_those_of_the_table(name: str) -> None:
     assert flexible == (list(range(bounds(row["flexible"])[0], last + 1)) if row["flexible"] else [])
 
 
-@pytest.mark.parametrize(("name", "version"), cases())
+@pytest.mark.parametrize(("name", "version"), message_versions())
 def test_fields_are_those_of_the_table(name: str, version: int) -> None:
-    assert_fields(resolve(schema_of(declared()[name]), version), MESSAGES[name]["fields"], version, name)
+    assert_fields(resolve(schema_of(message_classes()[name]), version), MESSAGES[name]["fields"], version, name)
 
 
 def assert_fields(shape: Struct, rows: list[dict[str, Any]], version: int, path: str) -> None:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from bench.harness.message_values import Values
 from bench.harness.mutations import mutations
-from bench.harness.protocol_table import cases, declared
+from bench.harness.protocol_table import message_classes, message_versions
 
 from ottla.protocol.messages.headers import RequestHeader
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
@@ -23,9 +23,9 @@ from ottla.protocol.wire.reader_generator import MAX_TAGGED_FIELDS
 INT32_MAX = 2**31 - 1
 
 
-@pytest.mark.parametrize(("name", "version"), cases())
+@pytest.mark.parametrize(("name", "version"), message_versions())
 def test_a_message_truncated_at_any_byte_is_rejected(name: str, version: int) -> None:
-    cls = declared()[name]
+    cls = message_classes()[name]
     values = Values(Random(f"{name} {version}"))
     written = min((encode(values.message(cls, version), version) for _ in range(6)), key=lambda b: abs(len(b) - 300))
     for size in range(len(written)):
@@ -35,9 +35,9 @@ def test_a_message_truncated_at_any_byte_is_rejected(name: str, version: int) ->
         assert caught.value.within == f"{cls.__name__} v{version}"
 
 
-@pytest.mark.parametrize(("name", "version"), cases())
+@pytest.mark.parametrize(("name", "version"), message_versions())
 def test_mutated_bytes_are_read_or_rejected(name: str, version: int) -> None:
-    cls = declared()[name]
+    cls = message_classes()[name]
     random = Random(f"mutated {name} {version}")
     written = encode(Values(random).message(cls, version), version)
     for mutated in mutations(written, random, 40):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bench.harness.message_values import Values
 from bench.harness.mutations import mutations
-from bench.harness.protocol_table import cases, declared
+from bench.harness.protocol_table import message_classes, message_versions
 
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -54,9 +54,9 @@ def outcome(read: Reader, data: bytes) -> object:
         return str(error)
 
 
-@pytest.mark.parametrize(("name", "version"), cases())
+@pytest.mark.parametrize(("name", "version"), message_versions())
 def test_compiled_and_generated_codecs_agree(name: str, version: int) -> None:
-    cls, random = declared()[name], Random(f"{name} {version}")
+    cls, random = message_classes()[name], Random(f"{name} {version}")
     read, write = make_reader(schema_of(cls), version), make_writer(schema_of(cls), version)
     for number in range(MESSAGES):
         values = (Untagged(random, unknown_tags=False), Values(random))[number % 2]
@@ -73,14 +73,14 @@ def test_compiled_and_generated_codecs_agree(name: str, version: int) -> None:
             assert actual == expected or ("nan" in repr(expected) and repr(actual) == repr(expected))
 
 
-@pytest.mark.parametrize(("name", "version"), cases())
+@pytest.mark.parametrize(("name", "version"), message_versions())
 def test_messages_without_tagged_fields_never_fall_back_to_python(
     name: str, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise the test above would compare Python with itself."""
     monkeypatch.setattr("ottla.protocol.wire.plans.make_reader", lambda *given: fall)
     monkeypatch.setattr("ottla.protocol.wire.plans.make_writer", lambda *given: fall)
-    cls, random = declared()[name], Random(f"{name} {version}")
+    cls, random = message_classes()[name], Random(f"{name} {version}")
     read, write = make_codec(schema_of(cls), version)
     for _ in range(3):
         message = Untagged(random, unknown_tags=False).message(cls, version)
