@@ -67,13 +67,13 @@ class Part:
         self.process.wait()
 
 
-def run(address: str, folder: Path) -> str:
+def run_smoke_test(address: str, folder: Path) -> str:
     """Run the driver and three processors one after the other, and return the driver's output."""
     admin = AdminClient({"bootstrap.servers": address})
     for future in admin.create_topics([NewTopic(topic, 5, NODES) for topic in TOPICS]).values():
         future.result(TIMEOUT_S)
 
-    def part(name: str, action: str) -> Part:
+    def start_part(name: str, action: str) -> Part:
         settings = folder / f"{name}.properties"
         write_properties(
             settings,
@@ -87,10 +87,10 @@ def run(address: str, folder: Path) -> str:
         return Part(folder, name, settings, action)
 
     with ExitStack() as ending:
-        processor = part("processor-1", "process")
+        processor = start_part("processor-1", "process")
         ending.callback(processor.kill)
         processor.wait_for("REBALANCING -> RUNNING")
-        driver = part("driver", "run")
+        driver = start_part("driver", "run")
         ending.callback(driver.kill)
         for number in (2, 3):
             processor.wait_for("processed")
@@ -98,7 +98,7 @@ def run(address: str, folder: Path) -> str:
                 raise SmokeFailed("the driver finished before a processor was killed")
             print(f"killing {processor.name}, which has started work", flush=True)
             processor.kill()
-            processor = part(f"processor-{number}", "process")
+            processor = start_part(f"processor-{number}", "process")
             ending.callback(processor.kill)
             processor.wait_for("REBALANCING -> RUNNING")
         processor.wait_for("processed")
@@ -119,7 +119,7 @@ def main() -> int:
     subject = Subject.kafka(class_path()) if arguments.kafka else Subject.ottla()
     with running_cluster(folder, subject, nodes=NODES) as address:
         try:
-            output = run(address, folder)
+            output = run_smoke_test(address, folder)
         except SmokeFailed as error:
             output = str(error)
     print(output[output.find("Result Verification") :] if "Result Verification" in output else output)

@@ -17,7 +17,7 @@ from tests.conformance.clients.running import (
     Client,
     RunningClient,
 )
-from tests.conformance.clients.topics import committed, create
+from tests.conformance.clients.topics import create_topic, read_committed_offsets
 from tests.support.ottla_node import OttlaNode
 
 PARTITIONS = 4
@@ -89,7 +89,7 @@ def test_members_share_partitions_commit_and_take_over(
     node: OttlaNode, one: Client, other: Client, protocol: str
 ) -> None:
     topic = f"shared-{one.name}-{other.name}-{protocol}"
-    create(node, topic, PARTITIONS)
+    create_topic(node, topic, PARTITIONS)
     with ExitStack() as ending:
         first, second, third = (ending.enter_context(client.running()) for client in (one, other, one))
         records = fill(node, first, topic, 0)
@@ -102,7 +102,7 @@ def test_members_share_partitions_commit_and_take_over(
         records = fill(node, second, topic, RECORDS)
         wait_until_shared(members[1:], records)
         members[1].commit()
-        assert committed(node, f"group-{topic}", topic, PARTITIONS) == [2 * RECORDS] * PARTITIONS
+        assert read_committed_offsets(node, f"group-{topic}", topic, PARTITIONS) == [2 * RECORDS] * PARTITIONS
         members[1].leave()
         late = Member(third, node, topic, protocol)
         wait_until_shared([late], [])

@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.harness.kafka_jars import class_path, java
 from confluent_kafka.admin import AdminClient
 
-from tests.conformance.clients.topics import create
+from tests.conformance.clients.topics import create_topic
 from tests.support.kafka_broker import JVM_OPTIONS
 from tests.support.ottla_node import CLUSTER_ID, OttlaNode
 
@@ -57,7 +57,7 @@ def test_kafka_topics_creates_describes_and_deletes(node: OttlaNode) -> None:
 
 
 def test_kafka_configs_alters_topics(node: OttlaNode) -> None:
-    create(node, "configured")
+    create_topic(node, "configured")
     configs, entity = "kafka.admin.ConfigCommand", ("--entity-type", "topics", "--entity-name", "configured")
     run_tool(
         configs,
@@ -73,7 +73,7 @@ def test_kafka_configs_alters_topics(node: OttlaNode) -> None:
 
 
 def test_console_tools_write_read_and_delete_records(node: OttlaNode, tmp_path: Path) -> None:
-    create(node, "spoken")
+    create_topic(node, "spoken")
     lines = [f"h{n}:{n}\tkey {n}\tvalue {n}" for n in range(10)]
     run_tool(
         f"{TOOLS}.ConsoleProducer",
@@ -96,7 +96,7 @@ def test_console_tools_write_read_and_delete_records(node: OttlaNode, tmp_path: 
 
 
 def test_verifiable_producer_writes_records(node: OttlaNode) -> None:
-    create(node, "verified", 2)
+    create_topic(node, "verified", 2)
     printed = run_tool(
         f"{TOOLS}.VerifiableProducer", *bootstrap_option(node), "--topic", "verified", "--max-messages", "500"
     )
@@ -107,7 +107,7 @@ def test_verifiable_producer_writes_records(node: OttlaNode) -> None:
 
 
 def test_performance_tools_write_and_read_records(node: OttlaNode) -> None:
-    create(node, "performed", 2)
+    create_topic(node, "performed", 2)
     produced = run_tool(
         f"{TOOLS}.ProducerPerformance",
         *("--topic", "performed", "--num-records", "20000", "--record-size", "200", "--throughput", "-1"),
@@ -130,7 +130,7 @@ def test_tools_describe_the_cluster(node: OttlaNode) -> None:
 
 
 def test_kafka_log_dirs_describes_replicas(node: OttlaNode) -> None:
-    create(node, "stored", 2)
+    create_topic(node, "stored", 2)
     printed = run_tool(f"{TOOLS}.LogDirsCommand", *bootstrap_option(node), "--describe", "--topic-list", "stored")
     (broker,) = json.loads(printed.splitlines()[-1])["brokers"]
     (directory,) = broker["logDirs"]

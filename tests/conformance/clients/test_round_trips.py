@@ -7,14 +7,14 @@ import pytest
 
 from tests.conformance.clients.programs.lines import Record
 from tests.conformance.clients.running import ALL_CODECS, CLIENTS, Client, Programs
-from tests.conformance.clients.topics import create
+from tests.conformance.clients.topics import create_topic
 from tests.support.ottla_node import OttlaNode
 
 PARTITIONS = 3
 LARGE_BYTES = 10_000_000
 
 
-def by_partition(records: Iterable[Record]) -> dict[int, list[Record]]:
+def group_by_partition(records: Iterable[Record]) -> dict[int, list[Record]]:
     """Group records by partition, because there is no order between partitions."""
     grouped: dict[int, list[Record]] = defaultdict(list)
     for record in records:
@@ -22,7 +22,7 @@ def by_partition(records: Iterable[Record]) -> dict[int, list[Record]]:
     return dict(grouped)
 
 
-def sample(client: Client, codec: str) -> list[Record]:
+def sample_records(client: Client, codec: str) -> list[Record]:
     """Return records of all kinds: keys, values and headers that are null, empty, large, or not text."""
     nothing = None if client.null_header_values else b""
     some = [
@@ -48,21 +48,21 @@ def test_every_client_reads_the_records_of_every_other(
     if codec not in writer.codecs:
         pytest.skip(f"{writer.name} has no {codec}")
     topic = f"{writer.name}-{codec}"
-    records = sample(writer, codec)
-    create(node, topic, PARTITIONS)
+    records = sample_records(writer, codec)
+    create_topic(node, topic, PARTITIONS)
     programs[writer].ask("write", address=node.address, topic=topic, codec=codec, records=records)
     for reader in CLIENTS:
         if codec in reader.codecs and reader.is_installed:
             read = programs[reader].ask(
                 "read", address=node.address, topic=topic, partitions=PARTITIONS, count=len(records)
             )
-            assert by_partition(read.records) == by_partition(records), reader.name
+            assert group_by_partition(read.records) == group_by_partition(records), reader.name
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_records_of_ten_megabytes_are_read_back(node: OttlaNode, programs: Programs, client: Client) -> None:
     topic = f"large-{client.name}"
-    create(node, topic, max_message_bytes="16000000")
+    create_topic(node, topic, max_message_bytes="16000000")
     records = [Record(0, None, bytes([number]) * LARGE_BYTES) for number in range(2)]
     for record in records:
         programs[client].ask("write", address=node.address, topic=topic, records=[record])
@@ -72,7 +72,7 @@ def test_records_of_ten_megabytes_are_read_back(node: OttlaNode, programs: Progr
 
 def test_clients_use_a_thousand_partitions(node: OttlaNode, programs: Programs) -> None:
     """Every client writes to all partitions, and reads all of them."""
-    create(node, "wide", 1000)
+    create_topic(node, "wide", 1000)
     written: list[Record] = []
     clients = [client for client in CLIENTS if client.is_installed]
     for client in clients:
@@ -81,4 +81,4 @@ def test_clients_use_a_thousand_partitions(node: OttlaNode, programs: Programs) 
         written += records
     for client in clients:
         read = programs[client].ask("read", address=node.address, topic="wide", partitions=1000, count=len(written))
-        assert by_partition(read.records) == by_partition(written), client.name
+        assert group_by_partition(read.records) == group_by_partition(written), client.name

@@ -11,7 +11,7 @@ from bench.harness.kafka_jars import java
 
 from tests.conformance.clients.programs.lines import Record
 from tests.conformance.clients.running import LIBRDKAFKA, Programs
-from tests.conformance.clients.topics import create
+from tests.conformance.clients.topics import create_topic
 from tests.conformance.interop.test_kafka_streams import streams_class_path
 from tests.support.kafka_broker import JVM_OPTIONS
 from tests.support.ottla_node import OttlaNode
@@ -22,7 +22,7 @@ END_TIMEOUT_S = 30
 
 
 @contextmanager
-def counting(node: OttlaNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def running_word_count(node: OttlaNode, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Run the application, and kill it at the end if it still runs."""
     command = [
         *(str(java()), *JVM_OPTIONS, "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", streams_class_path()),
@@ -52,15 +52,15 @@ def read_counts(node: OttlaNode, programs: Programs, count: int) -> dict[str, li
 
 
 def test_words_are_counted_once_even_if_the_node_is_killed(node: OttlaNode, programs: Programs, tmp_path: Path) -> None:
-    create(node, "lines", PARTITIONS)
-    create(node, "counts", PARTITIONS)
+    create_topic(node, "lines", PARTITIONS)
+    create_topic(node, "counts", PARTITIONS)
 
     def write(lines: list[str]) -> None:
         records = [Record(number % PARTITIONS, None, line.encode()) for number, line in enumerate(lines)]
         programs[LIBRDKAFKA].ask("write", address=node.address, topic="lines", records=records)
 
     expected = Counter(word for line in LINES for word in line.split())
-    with counting(node, tmp_path / "state") as application:
+    with running_word_count(node, tmp_path / "state") as application:
         write(LINES[:100])
         read_counts(node, programs, 100)  # the application is working on these records
         node.stop(signal.SIGKILL)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.conformance.clients.programs.lines import Record
 from tests.conformance.clients.running import CLIENTS, Client, Programs
-from tests.conformance.clients.topics import committed, create
+from tests.conformance.clients.topics import create_topic, read_committed_offsets
 from tests.support.ottla_node import OttlaNode
 
 
@@ -17,7 +17,7 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
     node: OttlaNode, programs: Programs, writer: Client
 ) -> None:
     topic = f"transacted-{writer.name}"
-    create(node, topic)
+    create_topic(node, topic)
     words = ["kept", "dropped", "kept too"]
     for word in words:
         programs[writer].ask(
@@ -50,7 +50,7 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
 )
 def test_offsets_are_committed_only_with_their_transaction(node: OttlaNode, programs: Programs, client: Client) -> None:
     topic, group = f"offsets-{client.name}", f"group-{client.name}"
-    create(node, topic)
+    create_topic(node, topic)
     for count, abort, expected in ((3, False, 3), (5, True, 3), (7, False, 7)):
         programs[client].ask(
             "write",
@@ -61,4 +61,4 @@ def test_offsets_are_committed_only_with_their_transaction(node: OttlaNode, prog
             offsets_of=group,
             abort=abort,
         )
-        assert committed(node, group, topic, 1) == [expected]
+        assert read_committed_offsets(node, group, topic, 1) == [expected]

@@ -9,14 +9,14 @@ from tests.support.ottla_node import OttlaNode
 TIMEOUT_S = 60
 
 
-def create(node: OttlaNode, topic: str, partitions: int = 1, **configs: str) -> None:
+def create_topic(node: OttlaNode, topic: str, partitions: int = 1, **configs: str) -> None:
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": node.address})
     (future,) = admin.create_topics([NewTopic(topic, partitions, 1, config=settings)]).values()
     future.result(TIMEOUT_S)
 
 
-def committed(node: OttlaNode, group: str, topic: str, partitions: int) -> list[int]:
+def read_committed_offsets(node: OttlaNode, group: str, topic: str, partitions: int) -> list[int]:
     """Return the committed offset of each partition, negative if there is none."""
     reader = Consumer({"bootstrap.servers": node.address, "group.id": group})
     queried = [TopicPartition(topic, partition) for partition in range(partitions)]

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.differential.harness import NodePair, both_running
+from tests.conformance.differential.harness import NodePair, running_node_pair
 from tests.support.ottla_node import OttlaNode
 
 
 @pytest.fixture(scope="session")
 def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
-    with both_running(tmp_path_factory.mktemp("differential")) as nodes:
+    with running_node_pair(tmp_path_factory.mktemp("differential")) as nodes:
         yield nodes
 
 

@@ -45,12 +45,12 @@ LATEST_JOIN = 9
 READY_TIMEOUT_S = 30.0
 
 
-def subscription(*topics: str) -> bytes:
+def encode_subscription(*topics: str) -> bytes:
     """Return a consumer's subscription, which the group's leader reads."""
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=list(topics)), 0)
 
 
-def coordinators_ready(both: NodePair) -> None:
+def wait_for_group_coordinators(both: NodePair) -> None:
     """Wait until both nodes have their group coordinator."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while True:
@@ -74,7 +74,7 @@ class Member:
         self.name = name
         self.group = group
         self.instance = instance
-        self.protocols = [("range", subscription(*topics))]
+        self.protocols = [("range", encode_subscription(*topics))]
         self.protocol_type = "consumer"
         self.session_timeout_ms = 30_000
         self.rebalance_timeout_ms = 60_000

@@ -383,7 +383,7 @@ def _shorten(request: Any) -> str:
 
 
 @contextmanager
-def both_running(
+def running_node_pair(
     folder: Path, settings: Mapping[str, str] | None = None, *, jvm_options: Sequence[str] = ()
 ) -> Iterator[tuple[NodePair, OttlaNode]]:
     """Run a node of each kind with the same settings; both stop at the end."""

@@ -21,8 +21,8 @@ from ottla.protocol.messages.rpc.init_producer_id import InitProducerIdRequest
 from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
 from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.wire.declare import schema_of
-from tests.conformance.differential.groups import coordinators_ready
-from tests.conformance.differential.harness import NodePair, RequestSource, Side, ask_alone, both_running
+from tests.conformance.differential.groups import wait_for_group_coordinators
+from tests.conformance.differential.harness import NodePair, RequestSource, Side, ask_alone, running_node_pair
 from tests.conformance.differential.requests import Part, fetch
 from tests.conformance.differential.test_authorization import (
     DENY,
@@ -55,7 +55,7 @@ def set_level(node: OttlaNode, level: str) -> None:
 
 @pytest.fixture(scope="module")
 def audited_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
-    with both_running(tmp_path_factory.mktemp("audit"), SETTINGS, jvm_options=[TRACE]) as (both, node):
+    with running_node_pair(tmp_path_factory.mktemp("audit"), SETTINGS, jvm_options=[TRACE]) as (both, node):
         set_level(node, "TRACE")
         yield both, node
 
@@ -157,7 +157,7 @@ def test_each_fetch_of_a_session_audits_all_its_partitions(audited: NodePair) ->
 
 
 def test_requests_about_groups_are_audited_the_same_way(audited: NodePair) -> None:
-    coordinators_ready(audited)
+    wait_for_group_coordinators(audited)
     topic = audited.new_topic()
     for acls in ([], [Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)]):
         with rules(audited, *acls):

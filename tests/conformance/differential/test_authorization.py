@@ -71,7 +71,7 @@ from ottla.protocol.messages.rpc.offset_for_leader_epoch import (
 from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerRequest
 from ottla.protocol.messages.rpc.update_features import UpdateFeaturesRequest
-from tests.conformance.differential.harness import NodePair, RequestSource, both_running
+from tests.conformance.differential.harness import NodePair, RequestSource, running_node_pair
 from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import Part, batch, fetch, id_of, produce
 from tests.support.ottla_node import OttlaNode
@@ -103,7 +103,7 @@ class Rule(NamedTuple):
 
 @pytest.fixture(scope="module")
 def guarded_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
-    with both_running(tmp_path_factory.mktemp("authorization"), SETTINGS) as nodes:
+    with running_node_pair(tmp_path_factory.mktemp("authorization"), SETTINGS) as nodes:
         yield nodes
 
 
@@ -118,7 +118,7 @@ def guarded(guarded_nodes: tuple[NodePair, OttlaNode]) -> Iterator[NodePair]:
     assert not errors, errors
 
 
-def everything(**fields: Any) -> Any:
+def describe_acls_request(**fields: Any) -> Any:
     return DescribeAclsRequest(
         **{
             "resource_type_filter": ANY,
@@ -134,7 +134,7 @@ def everything(**fields: Any) -> Any:
 
 
 def count_rules(both: NodePair) -> tuple[int, int]:
-    answers = both.ask(everything(), 3)
+    answers = both.ask(describe_acls_request(), 3)
     return tuple(sum(len(resource.acls) for resource in answer.resources) for answer in answers)  # type: ignore[return-value]
 
 
@@ -595,10 +595,10 @@ def test_describing_acls_needs_the_right_to_describe_the_cluster(guarded: NodePa
     with rules(guarded, *keep_control()):
         guarded.expect_same(CreateAclsRequest(creations=[creation(denied)]), 3)
         deadline = time.monotonic() + 20
-        while [answer.error_code for answer in guarded.ask(everything(), 3)] != [31, 31]:
+        while [answer.error_code for answer in guarded.ask(describe_acls_request(), 3)] != [31, 31]:
             assert time.monotonic() < deadline
         for listener in ("PLAINTEXT", "CONTROLLER"):
-            guarded.expect_same(everything(), 3, messages=Messages.LOOSELY, listener=listener)
+            guarded.expect_same(describe_acls_request(), 3, messages=Messages.LOOSELY, listener=listener)
         guarded.expect_same(DeleteAclsRequest(filters=[removal(denied)]), 3)
         wait_for_rules(guarded, len(keep_control()))
 
@@ -636,7 +636,7 @@ def test_acls_are_described_by_filter(guarded: NodePair) -> None:
             {"resource_type_filter": AclResourceType.USER},
         ):
             for version in (1, 2, 3):
-                guarded.expect_same(everything(**fields), version)
+                guarded.expect_same(describe_acls_request(**fields), version)
 
 
 def test_invalid_acls_are_refused(guarded: NodePair) -> None:
@@ -651,7 +651,7 @@ def test_invalid_acls_are_refused(guarded: NodePair) -> None:
     with rules(guarded, bad[2]):
         # Creating the same ACL again adds no ACL.
         guarded.expect_same(CreateAclsRequest(creations=[creation(bad[2])]), 3)
-        guarded.expect_same(everything(), 3)
+        guarded.expect_same(describe_acls_request(), 3)
 
 
 def test_acls_are_deleted_by_filter(guarded: NodePair) -> None:

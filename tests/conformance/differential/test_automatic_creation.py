@@ -8,11 +8,11 @@ import pytest
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.rpc.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
-from tests.conformance.differential.harness import NodePair, both_running
+from tests.conformance.differential.harness import NodePair, running_node_pair
 from tests.conformance.differential.test_quotas import (
     Entity,
     ask_on_new_connections,
-    check_alike,
+    check_equal_throttling,
     set_quotas,
     throttle_times,
 )
@@ -22,7 +22,7 @@ SETTINGS = {"auto.create.topics.enable": "true", "num.partitions": "8", "offsets
 
 @pytest.fixture(scope="module")
 def creating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodePair]:
-    with both_running(tmp_path_factory.mktemp("creation"), SETTINGS) as (both, node):
+    with running_node_pair(tmp_path_factory.mktemp("creation"), SETTINGS) as (both, node):
         yield both
         assert not node.logged_errors()
 
@@ -41,7 +41,7 @@ def find_existing(both: NodePair, names: list[str]) -> list[set[str]]:
 
 def check_quota_exhausted(both: NodePair, client: str) -> None:
     answers = ask_on_new_connections(both, creation(f"refused-{client}"), 6, client)
-    check_alike(answers)
+    check_equal_throttling(answers)
     assert [answer.topics[0].error_code for answer in answers] == [89, 89]
 
 

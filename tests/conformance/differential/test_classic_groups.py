@@ -23,7 +23,7 @@ from ottla.protocol.messages.rpc.sync_group import SyncGroupRequest
 from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.declare import schema_of
 from ottla.storage.state_machine.entries import Stored, entries_of
-from tests.conformance.differential.groups import Member, coordinators_ready, member, subscription
+from tests.conformance.differential.groups import Member, encode_subscription, member, wait_for_group_coordinators
 from tests.conformance.differential.harness import NodePair, Side
 from tests.conformance.differential.requests import Part, fetch
 
@@ -36,7 +36,7 @@ def versions_of(key: ApiKey) -> range:
 
 @pytest.fixture(autouse=True)
 def ready(both: NodePair) -> None:
-    coordinators_ready(both)
+    wait_for_group_coordinators(both)
 
 
 @pytest.fixture
@@ -98,8 +98,8 @@ def test_the_life_of_a_group_of_one_member_is_the_same(both: NodePair, topic: st
 def test_two_members_rebalance_the_same_way(both: NodePair, topic: str, group: str, version: int) -> None:
     sync = min(version, 5)
     with member(both, "a", group, topics=[topic]) as a, member(both, "b", group, topics=["other"]) as b:
-        a.protocols = [("range", subscription(topic)), ("roundrobin", b"r")]
-        b.protocols = [("sticky", b"s"), ("roundrobin", b"r2"), ("range", subscription("other"))]
+        a.protocols = [("range", encode_subscription(topic)), ("roundrobin", b"r")]
+        b.protocols = [("sticky", b"s"), ("roundrobin", b"r2"), ("range", encode_subscription("other"))]
         a.join(version)
         a.expect_same(a.sync_request({a: b"all"}), sync)
         b.send_join(version)
@@ -129,14 +129,14 @@ def test_a_change_of_protocols_causes_a_rebalance(both: NodePair, topic: str, gr
     with member(both, "a", group, topics=[topic]) as a, member(both, "b", group, topics=[topic]) as b:
         stable_pair(a, b)
         b.join()  # nothing changed, so there is no rebalance
-        b.protocols = [("range", subscription(topic, "more"))]
+        b.protocols = [("range", encode_subscription(topic, "more"))]
         b.send_join()
         a.wait_for_rebalance()
         a.join()
         b.end()
         b.join()  # the same join again, before the assignment
         a.join()
-        a.protocols = [("range", subscription("less"))]
+        a.protocols = [("range", encode_subscription("less"))]
         a.send_join()
         b.wait_for_rebalance()
         b.join()
@@ -295,7 +295,7 @@ def test_static_members_keep_their_assignment(both: NodePair, topic: str, group:
         a2.heartbeat()
         compare_group(both, group)
         # A change of protocols causes a rebalance; a member that waits under the old id is fenced.
-        b2.send_join(version, protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("other"))])
+        b2.send_join(version, protocols=[JoinGroupRequestProtocol(name="range", metadata=encode_subscription("other"))])
         a2.wait_for_rebalance()
         with member(both, "b third", group, instance="second", topics=[topic]) as b3:
             b3.send_join(version)

@@ -30,7 +30,7 @@ from tests.conformance.differential.consumer_groups import (
     configure,
     new_topic,
 )
-from tests.conformance.differential.groups import coordinators_ready
+from tests.conformance.differential.groups import wait_for_group_coordinators
 from tests.conformance.differential.harness import NodePair, Side
 
 numbers = count(1)
@@ -38,7 +38,7 @@ numbers = count(1)
 
 @pytest.fixture(autouse=True)
 def ready(both: NodePair) -> None:
-    coordinators_ready(both)
+    wait_for_group_coordinators(both)
 
 
 @pytest.fixture

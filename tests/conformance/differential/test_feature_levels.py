@@ -9,7 +9,7 @@ from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.consumer_group_describe import ConsumerGroupDescribeRequest
 from ottla.protocol.messages.rpc.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.rpc.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.conformance.differential.harness import NodePair, both_running
+from tests.conformance.differential.harness import NodePair, running_node_pair
 from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.test_transactions import expect_same_log
 from tests.conformance.differential.transactional import CONCURRENT, WAIT_S, TransactionalProducer
@@ -24,7 +24,7 @@ UNSAFE_DOWNGRADE = 3
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     """Run two nodes for this module: the features of the shared nodes stay unchanged."""
-    with both_running(tmp_path_factory.mktemp("versions")) as nodes:
+    with running_node_pair(tmp_path_factory.mktemp("versions")) as nodes:
         yield nodes
 
 

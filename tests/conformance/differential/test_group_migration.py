@@ -17,7 +17,7 @@ from ottla.protocol.messages.rpc.describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.rpc.leave_group import LeaveGroupRequest, MemberIdentity
 from ottla.protocol.wire.codec import decode, encode
 from tests.conformance.differential.consumer_groups import ConsumerGroupMembers, configure, new_topic
-from tests.conformance.differential.groups import Member, coordinators_ready, member
+from tests.conformance.differential.groups import Member, member, wait_for_group_coordinators
 from tests.conformance.differential.harness import NodePair
 
 numbers = count(1)
@@ -46,7 +46,7 @@ def decode_assignment(answer: Any) -> dict[str, list[int]]:
 
 @pytest.fixture(autouse=True)
 def ready(both: NodePair) -> None:
-    coordinators_ready(both)
+    wait_for_group_coordinators(both)
 
 
 @pytest.fixture

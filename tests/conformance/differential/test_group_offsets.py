@@ -26,7 +26,7 @@ from ottla.protocol.messages.rpc.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from tests.conformance.differential.groups import coordinators_ready
+from tests.conformance.differential.groups import wait_for_group_coordinators
 from tests.conformance.differential.harness import NodePair, RequestSource, Side
 from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import UNKNOWN_ID
@@ -40,7 +40,7 @@ def versions_of(key: ApiKey) -> range:
 
 @pytest.fixture(autouse=True)
 def ready(both: NodePair) -> None:
-    coordinators_ready(both)
+    wait_for_group_coordinators(both)
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,8 @@ from ottla.protocol.messages.rpc.list_groups import ListGroupsRequest
 from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.wire.declare import schema_of
 from tests.conformance.differential.consumer_groups import configure, new_topic
-from tests.conformance.differential.groups import coordinators_ready
-from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, RequestSource, Side, both_running
+from tests.conformance.differential.groups import wait_for_group_coordinators
+from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, RequestSource, Side, running_node_pair
 from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import Part, batch, fetch
 from tests.conformance.differential.share_groups import ShareGroupMembers
@@ -37,7 +37,7 @@ from tests.conformance.differential.test_authorization import (
     about_group,
     about_topic,
     creation,
-    everything,
+    describe_acls_request,
     removal,
 )
 from tests.support.ottla_node import OttlaNode
@@ -55,7 +55,7 @@ _parse_call = re.compile(r"^asked by (type|.*?): (\w+) (.*)$").match
 def authorized_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLASSPATH", class_path())
-        with both_running(tmp_path_factory.mktemp("rules"), SETTINGS) as nodes:
+        with running_node_pair(tmp_path_factory.mktemp("rules"), SETTINGS) as nodes:
             yield nodes
 
 
@@ -121,7 +121,7 @@ def test_requests_about_topics_call_the_authorizer_the_same_way(authorized: Node
 
 
 def test_requests_about_groups_call_the_authorizer_the_same_way(authorized: NodePair) -> None:
-    coordinators_ready(authorized)
+    wait_for_group_coordinators(authorized)
     topic = authorized.new_topic()
     for name in ("free", "closed-group"):
         expect_same_calls(authorized, *about_group(name, topic), (ListGroupsRequest(), 4), ignoring=["member_id"])
@@ -155,11 +155,11 @@ def test_acl_requests_reach_the_authorizer(authorized: NodePair) -> None:
     authorized.expect_same(
         CreateAclsRequest(creations=[creation(rule) for rule in rules]), 3, messages=Messages.EXACTLY
     )
-    authorized.expect_same(everything(), 3)
-    authorized.expect_same(everything(resource_name_filter="mine-too", pattern_type_filter=2), 3)
+    authorized.expect_same(describe_acls_request(), 3)
+    authorized.expect_same(describe_acls_request(resource_name_filter="mine-too", pattern_type_filter=2), 3)
     removed = DeleteAclsRequest(filters=[removal(rule) for rule in (*rules, Rule(2, "nowhere", 3))])
     authorized.expect_same(removed, 3, messages=Messages.EXACTLY)
-    authorized.expect_same(everything(), 3)
+    authorized.expect_same(describe_acls_request(), 3)
 
 
 def test_the_authorizer_starts_with_the_listeners(
@@ -176,7 +176,7 @@ def test_the_authorizer_starts_with_the_listeners(
 
 
 def test_a_regular_expression_matches_only_topics_that_the_member_may_describe(authorized: NodePair) -> None:
-    coordinators_ready(authorized)
+    wait_for_group_coordinators(authorized)
     authorized.create_topic("regex-open")
     create_closed(authorized, "closed-regex-open")
     configure(authorized, "by-regex", consumer_assignment_interval_ms="0")
@@ -203,7 +203,7 @@ def assigned_by_expression(side: Side, group: str, regex: str) -> dict[bytes, li
 
 
 def test_a_share_group_reads_and_acknowledges_only_readable_topics(authorized: NodePair) -> None:
-    coordinators_ready(authorized)
+    wait_for_group_coordinators(authorized)
     topic = new_topic(authorized)
     create_closed(authorized, "closed-shared")
     configure(authorized, "sharing", share_auto_offset_reset="earliest", share_assignment_interval_ms="0")

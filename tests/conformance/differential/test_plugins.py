@@ -30,8 +30,8 @@ from ottla.protocol.messages.rpc.create_topics import (
 )
 from ottla.protocol.messages.rpc.metadata import MetadataRequest, MetadataRequestTopic
 from tests.conformance.differential.consumer_groups import ConsumerGroupMembers, configure, new_topic
-from tests.conformance.differential.groups import coordinators_ready
-from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, both_running
+from tests.conformance.differential.groups import wait_for_group_coordinators
+from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, running_node_pair
 from tests.conformance.differential.normalization import Messages
 from tests.support.ottla_node import OttlaNode
 
@@ -51,7 +51,7 @@ def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePa
     """Run two nodes with the same plug-ins."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CLASSPATH", class_path())
-        with both_running(tmp_path_factory.mktemp("plugins"), SETTINGS) as nodes:
+        with running_node_pair(tmp_path_factory.mktemp("plugins"), SETTINGS) as nodes:
             yield nodes
 
 
@@ -230,7 +230,7 @@ def test_a_policy_judges_automatically_created_topics(both: NodePair) -> None:
 
 
 def test_members_get_a_custom_assignor_by_name_or_by_default(both: NodePair) -> None:
-    coordinators_ready(both)
+    wait_for_group_coordinators(both)
     members, name = ConsumerGroupMembers(both, "assigned"), new_topic(both, partitions=4)
     configure(both, "assigned", consumer_assignment_interval_ms="0")
     members.join("b", name)
@@ -249,7 +249,7 @@ def test_members_get_a_custom_assignor_by_name_or_by_default(both: NodePair) -> 
 
 
 def test_an_exception_of_an_assignor_fails_the_heartbeat(both: NodePair) -> None:
-    coordinators_ready(both)
+    wait_for_group_coordinators(both)
     name = new_topic(both, partitions=2)
     for instance in ("objects", "breaks"):
         request = ConsumerGroupHeartbeatRequest(

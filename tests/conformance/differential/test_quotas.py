@@ -14,7 +14,7 @@ from ottla.protocol.messages.rpc.create_partitions import CreatePartitionsReques
 from ottla.protocol.messages.rpc.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.rpc.describe_client_quotas import DescribeClientQuotasRequest
 from ottla.protocol.messages.rpc.metadata import MetadataRequest
-from tests.conformance.differential.harness import Answers, NodePair, both_running
+from tests.conformance.differential.harness import Answers, NodePair, running_node_pair
 from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import Part, batch, fetch, produce
 from tests.support.ottla_node import OttlaNode
@@ -45,7 +45,7 @@ USER_ENTITIES = (2, 5)
 
 
 @pytest.fixture
-def unmeasured() -> Iterator[None]:
+def fresh_windows() -> Iterator[None]:
     """Wait until the windows no longer count the requests of earlier tests."""
     time.sleep(max(0.0, _last.measured_s + WINDOWS_S - time.monotonic()))
     yield
@@ -57,7 +57,7 @@ _last = SimpleNamespace(measured_s=0.0)
 
 @pytest.fixture(scope="module")
 def slow_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
-    with both_running(tmp_path_factory.mktemp("quotas")) as nodes:
+    with running_node_pair(tmp_path_factory.mktemp("quotas")) as nodes:
         yield nodes
 
 
@@ -93,7 +93,7 @@ def throttle_times(answers: Answers) -> list[int]:
     return [answer.throttle_time_ms for answer in answers]
 
 
-def check_alike(answers: Answers) -> None:
+def check_equal_throttling(answers: Answers) -> None:
     """Check that both nodes throttle for about the same time, or neither does."""
     kafka, ottla = throttle_times(answers)
     assert (kafka > 0) == (ottla > 0), (kafka, ottla)
@@ -114,7 +114,7 @@ def check_most_specific_quota(both: NodePair, number: int) -> None:
     set_quotas(both, (near, "producer_byte_rate", 1000.0), *((far, "producer_byte_rate", 1e9) for far in farther))
     try:
         answers = ask_on_new_connections(both, produce(9, (topic, 0, batch(value=bytes(50_000)))), 9, client)
-        check_alike(answers)
+        check_equal_throttling(answers)
         assert min(throttle_times(answers)) > 0
     finally:
         set_quotas(both, *((entity, "producer_byte_rate", None) for entity in (near, *farther)))
@@ -128,20 +128,22 @@ def test_the_most_specific_quota_of_a_producer_applies(slow: NodePair, number: i
 
 
 @pytest.mark.parametrize("number", USER_ENTITIES)
-@pytest.mark.usefixtures("unmeasured")
+@pytest.mark.usefixtures("fresh_windows")
 def test_the_quota_of_a_user_applies(slow: NodePair, number: int) -> None:
     check_most_specific_quota(slow, number)
 
 
 @pytest.mark.parametrize("number", [*USER_ENTITIES, 7])
-@pytest.mark.usefixtures("unmeasured")
+@pytest.mark.usefixtures("fresh_windows")
 def test_clients_share_the_quota_of_an_entity(slow: NodePair, number: int) -> None:
     topic = slow.new_topic()
     shared = entities("one")[number]
     set_quotas(slow, (shared, "producer_byte_rate", 5000.0))
     try:
         for client_id in ("one", "two", "one"):
-            check_alike(ask_on_new_connections(slow, produce(9, (topic, 0, batch(value=bytes(40_000)))), 9, client_id))
+            check_equal_throttling(
+                ask_on_new_connections(slow, produce(9, (topic, 0, batch(value=bytes(40_000)))), 9, client_id)
+            )
     finally:
         set_quotas(slow, (shared, "producer_byte_rate", None))
 
@@ -154,7 +156,7 @@ def test_a_consumer_gets_records_within_its_quota(slow: NodePair) -> None:
     try:
         for slowed_down in (False, False, True, True):
             answers = ask_on_new_connections(slow, fetch(12, Part(topic)), 12)
-            check_alike(answers)
+            check_equal_throttling(answers)
             assert [ms > 0 for ms in throttle_times(answers)] == [slowed_down] * 2
             # A throttled client gets no records.
             assert [bool(answer.responses) for answer in answers] == [not slowed_down] * 2
@@ -215,7 +217,7 @@ def test_controller_mutations_are_throttled(slow: NodePair) -> None:
     try:
         # The saved-up burst may be exceeded once; then clients get THROTTLING_QUOTA_EXCEEDED.
         answers = ask_on_new_connections(slow, topics("first", 5, 7, 3), 6)
-        check_alike(answers)
+        check_equal_throttling(answers)
         codes = [[topic.error_code for topic in sorted(answer.topics, key=lambda t: t.name)] for answer in answers]
         assert codes[0].count(89) == codes[1].count(89) == 1
         more = CreatePartitionsRequest(
@@ -223,11 +225,11 @@ def test_controller_mutations_are_throttled(slow: NodePair) -> None:
         )
         with slow.other_connections() as other:
             answers = other.ask(more, 3, client_id="me")
-            check_alike(answers)
+            check_equal_throttling(answers)
             assert [answer.results[0].error_code for answer in answers] == [89, 89]
         # Older clients do not know the error: they are only throttled.
         answers = ask_on_new_connections(slow, topics("second", 2), 5)
-        check_alike(answers)
+        check_equal_throttling(answers)
         assert [answer.topics[0].error_code for answer in answers] == [0, 0]
         assert min(throttle_times(answers)) > 0
     finally:
@@ -251,7 +253,7 @@ def test_an_address_over_its_connection_rate_waits(tmp_path: Path) -> None:
     """The quota has the address's host name. Runs on its own nodes, because all tests share an address."""
     frame = struct.pack(">hhih", 18, 0, 1, -1)
     versions_request = struct.pack(">i", len(frame)) + frame
-    with both_running(tmp_path) as (both, _):
+    with running_node_pair(tmp_path) as (both, _):
         set_quotas(both, ({"ip": "localhost"}, "connection_creation_rate", 1.0))
         for side in both.sides:
             outcomes: list[bool] = []

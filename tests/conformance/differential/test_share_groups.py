@@ -36,7 +36,7 @@ from ottla.protocol.messages.rpc.offset_fetch import OffsetFetchRequest, OffsetF
 from ottla.protocol.messages.rpc.share_fetch import ShareFetchRequest
 from ottla.protocol.messages.rpc.share_group_describe import ShareGroupDescribeRequest
 from tests.conformance.differential.consumer_groups import compare_member_order, configure, new_topic
-from tests.conformance.differential.groups import coordinators_ready
+from tests.conformance.differential.groups import wait_for_group_coordinators
 from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, Side
 from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import UNKNOWN_ID, batch
@@ -49,7 +49,7 @@ STRICT = 1
 
 @pytest.fixture(autouse=True)
 def ready(both: NodePair) -> None:
-    coordinators_ready(both)
+    wait_for_group_coordinators(both)
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_a_disconnect_releases_acquired_records(both: NodePair, members: ShareGr
 def test_share_group_states_are_kept_the_same_way(both: NodePair) -> None:
     topic = new_topic(both, partitions=2)
     group = f"states-{next(numbers)}"
-    share_coordinator_ready(both, topic)
+    wait_for_share_coordinator(both, topic)
 
     def expect_same(make: Callable[[Side], Any], version: int = 0) -> None:
         both.expect_same(make, version, messages=Messages.EXACTLY)
@@ -389,7 +389,7 @@ def test_a_deleted_topic_is_removed_from_the_group(both: NodePair, members: Shar
 # -- requests between brokers --
 
 
-def share_coordinator_ready(both: NodePair, topic: str) -> None:
+def wait_for_share_coordinator(both: NodePair, topic: str) -> None:
     """Wait until both nodes have their share coordinator, which a first member makes them create."""
     members = ShareGroupMembers(both, f"wants-states-{next(numbers)}")
     configure(both, members.group, share_assignment_interval_ms="0")

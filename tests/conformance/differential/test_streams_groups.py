@@ -38,7 +38,7 @@ from ottla.protocol.messages.rpc.streams_group_heartbeat import (
     Topology,
 )
 from tests.conformance.differential.consumer_groups import compare_member_order, configure, new_topic
-from tests.conformance.differential.groups import coordinators_ready
+from tests.conformance.differential.groups import wait_for_group_coordinators
 from tests.conformance.differential.harness import NodePair
 from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.streams_groups import NOTHING, StreamsGroupMembers, read_group_records, word_count
@@ -49,7 +49,7 @@ TOPIC_RESOURCE = 2
 
 @pytest.fixture(autouse=True)
 def ready(both: NodePair) -> None:
-    coordinators_ready(both)
+    wait_for_group_coordinators(both)
 
 
 @pytest.fixture

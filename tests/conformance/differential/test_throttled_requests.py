@@ -37,17 +37,17 @@ from tests.conformance.differential.harness import (
     Answers,
     NodePair,
     Side,
-    both_running,
     decode_response,
     frame_of,
     produce_request,
+    running_node_pair,
 )
 from tests.conformance.differential.requests import Part, batch, fetch
 from tests.conformance.differential.test_authorization import DENY, ME, Rule, creation, removal, rules, wait_for_rules
 from tests.conformance.differential.test_quotas import (
     Entity,
     ask_on_new_connections,
-    check_alike,
+    check_equal_throttling,
     set_quotas,
     throttle_times,
 )
@@ -67,7 +67,7 @@ LIST_REASSIGNMENTS = ListPartitionReassignmentsRequest(topics=None)
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
-    with both_running(tmp_path_factory.mktemp("throttled"), SETTINGS) as nodes:
+    with running_node_pair(tmp_path_factory.mktemp("throttled"), SETTINGS) as nodes:
         yield nodes
 
 
@@ -188,7 +188,7 @@ def test_the_longer_throttle_time_applies(strict: NodePair) -> None:
     try:
         request = fetch(12, Part(topic), max_bytes=1)  # the first batch is always sent whole
         answers = ask_on_new_connections(strict, request, 12, "hungry")
-        check_alike(answers)
+        check_equal_throttling(answers)
         assert min(throttle_times(answers)) > 10 * WINDOW_MS
         assert [answer.responses for answer in answers] == [[], []]
     finally:

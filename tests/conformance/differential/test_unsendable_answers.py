@@ -11,7 +11,13 @@ from ottla.protocol.messages.apis import ApiKey
 from ottla.protocol.messages.rpc.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.rpc.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.rpc.fetch import FetchPartition, FetchRequest, FetchTopic
-from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, NodePair, both_running, decode_response, frame_of
+from tests.conformance.differential.harness import (
+    ANSWER_TIMEOUT_S,
+    NodePair,
+    decode_response,
+    frame_of,
+    running_node_pair,
+)
 from tests.conformance.differential.requests import batch, produce
 from tests.support.ottla_node import OttlaNode
 
@@ -22,7 +28,7 @@ BROKER = 4
 def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NodePair, OttlaNode]]:
     """Run both nodes with one worker."""
     folder: Path = tmp_path_factory.mktemp("narrow")
-    with both_running(folder, {"num.io.threads": "1"}) as nodes:
+    with running_node_pair(folder, {"num.io.threads": "1"}) as nodes:
         yield nodes
 
 

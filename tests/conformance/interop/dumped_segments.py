@@ -74,11 +74,11 @@ def dump_files(peer: JavaPeer, directory: Path, *, compacted: bool = False) -> D
     files = sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
     indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
     if indexes:
-        for index, line in zip(indexes, run(peer, indexes, "--index-sanity-check")[1::2], strict=True):
+        for index, line in zip(indexes, run_tool(peer, indexes, "--index-sanity-check")[1::2], strict=True):
             assert line in (f"{index} passed sanity check.", f"{index} is empty.")
-        run(peer, indexes, "--verify-index-only", compacted=compacted)
+        run_tool(peer, indexes, "--verify-index-only", compacted=compacted)
     result, current = Dump(), Path()
-    for line in run(peer, files, "--deep-iteration", "--print-data-log", compacted=compacted):
+    for line in run_tool(peer, files, "--deep-iteration", "--print-data-log", compacted=compacted):
         if line.startswith("Dumping "):
             current = Path(line.removeprefix("Dumping "))
         else:
@@ -86,7 +86,7 @@ def dump_files(peer: JavaPeer, directory: Path, *, compacted: bool = False) -> D
     return result
 
 
-def run(peer: JavaPeer, files: Iterable[Path], *flags: str, compacted: bool = False) -> list[str]:
+def run_tool(peer: JavaPeer, files: Iterable[Path], *flags: str, compacted: bool = False) -> list[str]:
     """Run the tool, and return the lines that it prints."""
     question = [*flags, "--files", ",".join(map(str, files))]
     [answer] = peer._exchange("DUMP", [[text.encode() for text in question]])
@@ -122,7 +122,7 @@ def parse_line(result: Dump, file: Path, line: str) -> None:
         result.aborted.append(tuple(int(values[name]) for name in names))  # type: ignore[arg-type]
     else:
         entries_of = result.producers.setdefault(int(file.stem), [])
-        entries_of.append({name: number(text) for name, text in _pairs(line)})
+        entries_of.append({name: parse_number(text) for name, text in _pairs(line)})
 
 
 def parse_log_line(result: Dump, line: str) -> None:
@@ -146,7 +146,7 @@ def parse_log_line(result: Dump, line: str) -> None:
     result.batches[-1] = last_batch._replace(records=(*last_batch.records, dumped_record))
 
 
-def number(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
     """Return a number, which may be -1, or None for an empty optional."""
     digits = re.search(r"-?\d+", text)
     return int(digits[0]) if digits else None

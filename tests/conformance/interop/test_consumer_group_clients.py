@@ -207,16 +207,16 @@ def test_java_members_take_over_from_each_other(node: OttlaNode, topic: str) -> 
     ]  # fmt: skip
     with running_java(*arguments) as first, running_java(*arguments) as second:
         first_output, second_output = ConsumerOutput(first), ConsumerOutput(second)
-        wait(
+        wait_until(
             lambda: (
                 sorted([*first_output.partitions, *second_output.partitions]) == list(range(6))
                 and first_output.partitions
                 and second_output.partitions
             )
         )
-        wait(lambda: first_output.consumed + second_output.consumed >= 600)
+        wait_until(lambda: first_output.consumed + second_output.consumed >= 600)
         second.terminate()
-        wait(lambda: sorted(first_output.partitions) == list(range(6)))
+        wait_until(lambda: sorted(first_output.partitions) == list(range(6)))
         first.terminate()
         first.wait(TIMEOUT_S)
     assert "Empty" in describe(node, group, "--state")[1]
@@ -244,7 +244,7 @@ class ConsumerOutput:
                     self.consumed += event["count"]
 
 
-def wait(is_done: Callable[[], Any]) -> None:
+def wait_until(is_done: Callable[[], Any]) -> None:
     deadline = time.monotonic() + TIMEOUT_S
     while not is_done():
         assert time.monotonic() < deadline

@@ -84,8 +84,8 @@ class ProcessCluster:
         write_properties(
             self._folder / "endpoints.properties",
             {
-                "brokers": addresses(self._ports),
-                "controllers": addresses(self._controller_ports),
+                "brokers": join_addresses(self._ports),
+                "controllers": join_addresses(self._controller_ports),
                 "broker.ids": ",".join(map(str, self._ports)),
                 "controller.ids": ",".join(map(str, self._controller_ports)),
             },
@@ -138,7 +138,7 @@ class ProcessCluster:
         }
         for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
             settings |= {f"{topic}.num.partitions": "5", f"{topic}.replication.factor": replicas}
-        settings |= below(requested, "all.")
+        settings |= settings_below(requested, "all.")
         roles, listeners = [], []
         if node in self._ports:
             roles.append("broker")
@@ -148,12 +148,12 @@ class ProcessCluster:
             roles.append("controller")
             listeners.append(f"CONTROLLER://localhost:{self._controller_ports[node]}")
         settings |= {"process.roles": ",".join(roles), "listeners": ",".join(listeners)}
-        write_properties(self._settings_file(node), settings | below(requested, f"node.{node}."))
+        write_properties(self._settings_file(node), settings | settings_below(requested, f"node.{node}."))
 
     def _format(self, nodes: Iterable[int]) -> None:
         features = [
             word
-            for name, level in below(self._requested, "feature.").items()
+            for name, level in settings_below(self._requested, "feature.").items()
             for word in ("--feature", f"{name}={level}")
         ]
         options = [["-t", CLUSTER_ID, "-c", str(self._settings_file(node))] for node in nodes]
@@ -188,11 +188,11 @@ class ProcessCluster:
         return self._folder / f"{node}.properties"
 
 
-def addresses(ports: Mapping[int, int]) -> str:
+def join_addresses(ports: Mapping[int, int]) -> str:
     return ",".join(f"localhost:{port}" for port in ports.values())
 
 
-def below(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
+def settings_below(settings: Mapping[str, str], prefix: str) -> dict[str, str]:
     """Return the settings whose names start with a prefix, without the prefix."""
     return {key.removeprefix(prefix): value for key, value in settings.items() if key.startswith(prefix)}
 

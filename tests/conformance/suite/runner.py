@@ -77,7 +77,7 @@ def run_classes(
 
     `keep` is a folder for reports and the logs of nodes.
     """
-    with tempfile.TemporaryDirectory(prefix="ottla-suite-") as folder, _Clusters(subject, keep) as clusters:
+    with tempfile.TemporaryDirectory(prefix="ottla-suite-") as folder, _ClusterServer(subject, keep) as clusters:
         work = Path(folder)
         (work / "log4j2.yaml").write_text(LOGGING)
         command = [
@@ -99,10 +99,10 @@ def run_classes(
             for report in (work / "reports").glob("TEST-*.xml"):
                 keep.mkdir(parents=True, exist_ok=True)
                 shutil.copy(report, keep / f"{classes[0]}{report.name.removeprefix('TEST-junit')}")
-        return list(_results(work / "reports"))
+        return list(_read_results(work / "reports"))
 
 
-def _results(reports: Path) -> Iterator[Result]:
+def _read_results(reports: Path) -> Iterator[Result]:
     for report in sorted(reports.glob("TEST-*.xml")):
         for case in ElementTree.parse(report).iter("testcase"):
             if case.find("skipped") is not None:
@@ -112,7 +112,7 @@ def _results(reports: Path) -> Iterator[Result]:
             yield Result(name, None if problem is None else (problem.get("message") or problem.get("type") or "failed"))
 
 
-class _Clusters:
+class _ClusterServer:
     """Serves the requests of tests: `start DIR`, `stop DIR`, `stop-broker DIR ID`, `start-broker DIR ID`."""
 
     def __init__(self, subject: Subject, keep: Path | None) -> None:
@@ -123,7 +123,7 @@ class _Clusters:
         self.port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
-    def __enter__(self) -> "_Clusters":
+    def __enter__(self) -> "_ClusterServer":
         self._thread.start()
         return self
 

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from ottla.protocol.wire.batch import read_batches
 from ottla.protocol.wire.records import Record, build_batch
 from ottla.protocol.wire.varint import write_uvarint
-from tests.conformance.clients.topics import create
+from tests.conformance.clients.topics import create_topic
 from tests.support.ottla_node import NodeFailed, OttlaNode
 
 SETTINGS = {
@@ -82,7 +82,7 @@ def test_a_clean_stop_loses_nothing(tmp_path: Path) -> None:
     node = OttlaNode(tmp_path, SETTINGS)
     node.format()
     with node.running():
-        create(node, "t", 2)
+        create_topic(node, "t", 2)
         sender = Sender(node, **{"enable.idempotence": False})
         for number in range(500):
             sender.send("t", b"%d" % number, partition=number % 2)
@@ -90,7 +90,7 @@ def test_a_clean_stop_loses_nothing(tmp_path: Path) -> None:
     with node.running():
         found = read_all(node, "t", {0: 250, 1: 250})
         assert len(found[0]) + len(found[1]) == 500
-        create(node, "new")
+        create_topic(node, "new")
     assert not node.logged_errors()
 
 
@@ -99,7 +99,7 @@ def test_a_deleted_topic_frees_its_disk_space(tmp_path: Path) -> None:
     node = OttlaNode(tmp_path, SETTINGS | {"log.segment.delete.delay.ms": "100"})
     node.format()
     with node.running():
-        create(node, "t", 3)
+        create_topic(node, "t", 3)
         sender = Sender(node)
         for number in range(300):
             sender.send("t", bytes(1000), partition=number % 3)
@@ -129,7 +129,7 @@ def test_no_acknowledged_record_is_lost_when_the_process_is_killed_under_load(tm
     node.format()
     node.start()
     try:
-        create(node, "t", 4)
+        create_topic(node, "t", 4)
         for round_number in range(3):
             sender = Sender(node, acks=1, **{"linger.ms": 1, "enable.idempotence": False, "message.timeout.ms": 3000})
             stopping = threading.Event()
