@@ -50,7 +50,7 @@ from ottla.protocol.messages.rpc.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ottla.replication.fetch_sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions, Key
+from ottla.replication.fetch_sessions import FIRST_WITH_IDS, CachedPartition, FetchedPartitions, FetchSession, Key
 from ottla.replication.partition import Diverging, Partition
 from ottla.replication.purgatory import Operation
 from ottla.replication.replica_selector import replica_in_rack
@@ -138,8 +138,8 @@ class _Reading:
             self.isolation = Isolation.LAST_STABLE
         else:
             self.isolation = Isolation.HIGH_WATERMARK
-        if call.node.authorizer is None:
-            self._set_reader(())
+        if fetched.session is not None and call.node.authorizer is None:
+            self._set_reader(fetched.session, ())
 
     def ask_access(self, authorizer: Authorizer) -> None:
         """Ask the authorizer once about all topics: a follower must be a broker, a consumer may read the topics."""
@@ -150,16 +150,13 @@ class _Reading:
         rights = (call.client.principal, call.node.image.acls)
         if authorizer.must_recheck_sessions:
             self._forbidden = unreadable(call, self.request, fetched, only_changed=False)
-            self._set_reader((*rights, self._forbidden))
+            self._set_reader(fetched.session, (*rights, self._forbidden))
         else:
-            self._set_reader(rights)
+            self._set_reader(fetched.session, rights)
             self._forbidden = unreadable(call, self.request, fetched, only_changed=True)
 
-    def _set_reader(self, rights: tuple[object, ...]) -> None:
+    def _set_reader(self, session: FetchSession, rights: tuple[object, ...]) -> None:
         """Read all partitions of a session again if the client's rights or another condition of its reads changed."""
-        session = self.fetched.session
-        if session is None:
-            return
         call = self.call
         client, brokers = call.client, call.node.image.brokers
         reader = (client, call.version, self.isolation, self.request.rack_id, brokers, *rights)
@@ -177,8 +174,9 @@ class _Reading:
         for cached in fetched.changed:
             answer = self._read_one(cached, left)
             read.append((cached, answer))
-            if answer.records:
-                size = len(answer.records)
+            records = answer.records
+            if records is not None:
+                size = len(records)
                 self.size += size
                 left -= size
         self._read = read

@@ -107,10 +107,10 @@ class TopicTrafficMeters:
         for topic in response.responses:
             size = 0
             for answer in topic.partitions:
-                if answer.records:
-                    size += len(answer.records)
-                elif answer.error_code:
+                if answer.error_code:
                     failed = True
+                elif answer.records is not None:
+                    size += len(answer.records)
             if size:
                 key = topic.topic or topic.topic_id
                 traffic = self._by_key.get(key) or self._find(key)

@@ -132,20 +132,22 @@ class Connection:
             return
         if len(chunks) > 1:
             request.sent_bytes, pieces = sum(map(len, chunks)), _pieces(chunks)
+            is_one_buffer = len(pieces) == 1 and type(pieces[0]) is not FileRange
         else:
             request.sent_bytes, pieces = len(chunks[0]), chunks
-            # Nearly every answer without records takes this short cut. It saves 106 of the 531 opcodes that a request
-            # and its answer cost in this room, and 0.3 of 4.2 microseconds.
-            if state is not PIPELINED and not self._out:
-                try:
-                    sent = self._socket.send(chunks[0])  # type: ignore[arg-type] # a file range is never alone
-                except OSError:
-                    sent = 0  # sending the rest raises the error again
-                if sent == request.sent_bytes:
-                    request.sent_ns = perf_counter_ns()
-                    self.done(request)
-                    return
-                pieces = [memoryview(chunks[0])[sent:]]  # type: ignore[arg-type] # as above
+            is_one_buffer = True  # a file range is never alone
+        # Nearly every answer without records, and every small one with records, takes this short cut. It saves 106 of
+        # the 531 opcodes that a request and its answer cost in this room, and 0.3 of 4.2 microseconds.
+        if is_one_buffer and state is not PIPELINED and not self._out:
+            try:
+                sent = self._socket.send(pieces[0])  # type: ignore[arg-type] # no file range
+            except OSError:
+                sent = 0  # sending the rest raises the error again
+            if sent == request.sent_bytes:
+                request.sent_ns = perf_counter_ns()
+                self.done(request)
+                return
+            pieces = [memoryview(pieces[0])[sent:]]  # type: ignore[arg-type] # as above
         self._sending.append(request)
         self._out.extend(pieces)
         if state is PIPELINED and self._can_hold(pieces, request):
