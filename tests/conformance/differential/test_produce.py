@@ -168,8 +168,6 @@ DELIBERATE_ERRORS: dict[str, int] = {
     "producer without epoch": 87,  # Kafka accepts it, with producer epoch -1
 }
 """Batches for which Ottla differs on purpose, with its error code."""
-ROLLING = {"no timestamp"}
-"""Batches with which Ottla rolls a segment after old records and Kafka does not, so a fetch returns less."""
 WITHOUT_MESSAGE_CHECK = {"magic 3", "length of zero", "negative length"}
 """Batches for which Kafka fails before it checks partitions, and so returns a message."""
 
@@ -384,7 +382,7 @@ def test_random_requests_get_the_same_answers(both: NodePair, seed: int) -> None
     """Requests have several partitions of several topics, some of them invalid."""
     random = Random(seed)
     topics = [both.new_topic(partitions=2) for _ in range(3)]
-    good = sorted(BATCHES.keys() - DELIBERATE_ERRORS.keys() - WITHOUT_MESSAGE_CHECK - ROLLING)
+    good = sorted(BATCHES.keys() - DELIBERATE_ERRORS.keys() - WITHOUT_MESSAGE_CHECK)
     for _ in range(25):
         version = random.choice(PRODUCE_VERSIONS)
         chosen = random.sample([*topics, "nowhere"], random.randint(1, 4))

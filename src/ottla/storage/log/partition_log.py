@@ -434,7 +434,8 @@ class PartitionLog:
             first = segment.first_timestamp
             start = first if first >= 0 else segment.created_ms
             self.roll_above_ms = start + settings.max_segment_ms - jitter
-        reached = max_timestamp if segment.first_timestamp >= 0 and max_timestamp >= 0 else now_ms
+        # As in Kafka, a batch without a timestamp never rolls a segment whose first batch has one.
+        reached = max_timestamp if segment.first_timestamp >= 0 else now_ms
         return reached > self.roll_above_ms
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
