@@ -38,7 +38,7 @@ def compressed_batch(kind: Compression, count: int = 3) -> bytearray:
     return batch(count, value=b"squeeze me " * 20, compression=kind)
 
 
-def id_of(side: Side, topic: str) -> bytes:
+def topic_id_of(side: Side, topic: str) -> bytes:
     """Return a topic's id on a side, or an unused id if the topic was never created."""
     try:
         return side.id_of(topic)
@@ -63,7 +63,7 @@ def produce(
             topic_data=[
                 TopicProduceData(
                     name=topic,
-                    topic_id=id_of(side, topic) if version >= FIRST_PRODUCE_BY_ID else NO_TOPIC_ID,
+                    topic_id=topic_id_of(side, topic) if version >= FIRST_PRODUCE_BY_ID else NO_TOPIC_ID,
                     partition_data=[PartitionProduceData(index=index, records=data)],
                 )
                 for topic, index, data in parts
@@ -96,7 +96,7 @@ def fetch(
     """Return a request with one topic entry per partition; the name of a session refers to the side's memory."""
 
     def topic_of(side: Side, topic: str) -> dict[str, Any]:
-        return {"topic_id": id_of(side, topic)} if version >= FIRST_FETCH_BY_ID else {"topic": topic}
+        return {"topic_id": topic_id_of(side, topic)} if version >= FIRST_FETCH_BY_ID else {"topic": topic}
 
     def make(side: Side) -> FetchRequest:
         return FetchRequest(

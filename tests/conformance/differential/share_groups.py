@@ -21,7 +21,7 @@ from ottla.protocol.messages.rpc.share_group_heartbeat import ShareGroupHeartbea
 from tests.conformance.differential.consumer_groups import sort_partitions
 from tests.conformance.differential.harness import ANSWER_TIMEOUT_S, Answers, NodePair, Side
 from tests.conformance.differential.normalization import Messages
-from tests.conformance.differential.requests import id_of
+from tests.conformance.differential.requests import topic_id_of
 
 Acknowledged = tuple[int, int, list[int]]
 """First and last offset, and the acknowledgement types."""
@@ -101,7 +101,7 @@ class ShareGroupMembers:
                 for first, last, types in acks
             ]
             part = FetchPartition(partition_index=fields.get("partition", 0), acknowledgement_batches=batches)
-            fetch_topics = [FetchTopic(topic_id=id_of(side, topic), partitions=[part]) for topic in topics]
+            fetch_topics = [FetchTopic(topic_id=topic_id_of(side, topic), partitions=[part]) for topic in topics]
             values = {
                 "group_id": self.group,
                 "member_id": member,
@@ -136,7 +136,7 @@ class ShareGroupMembers:
                 "group_id": self.group,
                 "member_id": member,
                 "share_session_epoch": epoch,
-                "topics": [share_acknowledge.AcknowledgeTopic(topic_id=id_of(side, topic), partitions=[part])],
+                "topics": [share_acknowledge.AcknowledgeTopic(topic_id=topic_id_of(side, topic), partitions=[part])],
                 **{name: value for name, value in fields.items() if name != "partition"},
             }
             return share_acknowledge.ShareAcknowledgeRequest(**values)

@@ -30,11 +30,11 @@ from tests.conformance.differential.test_authorization import (
     SETTINGS,
     SOMEBODY,
     Rule,
-    about_cluster,
-    about_group,
-    about_topic,
+    apply_rules,
+    cluster_requests,
+    group_requests,
     keep_control,
-    rules,
+    topic_requests,
 )
 from tests.support.ottla_node import OttlaNode
 
@@ -129,8 +129,8 @@ TOPIC_CASES: dict[str, Callable[[str], list[Rule]]] = {
 @pytest.mark.parametrize("name", TOPIC_CASES)
 def test_requests_about_topics_are_audited_the_same_way(audited: NodePair, name: str) -> None:
     topic, open_topic = audited.new_topic(), audited.new_topic()
-    with rules(audited, *TOPIC_CASES[name](topic)):
-        expect_same_audit(audited, *about_topic(topic, open_topic))
+    with apply_rules(audited, *TOPIC_CASES[name](topic)):
+        expect_same_audit(audited, *topic_requests(topic, open_topic))
 
 
 def test_each_fetch_of_a_session_audits_all_its_partitions(audited: NodePair) -> None:
@@ -142,7 +142,7 @@ def test_each_fetch_of_a_session_audits_all_its_partitions(audited: NodePair) ->
         requested = parts if not epoch else []
         return fetch(12, *requested, session=side.memory["session"], session_epoch=epoch)(side)
 
-    with rules(audited, Rule(AclResourceType.TOPIC, closed, Operation.READ, DENY)):
+    with apply_rules(audited, Rule(AclResourceType.TOPIC, closed, Operation.READ, DENY)):
         for side in audited.sides:
             side.memory |= {"epoch": 0, "session": 0}
         for epoch in range(3):
@@ -160,16 +160,16 @@ def test_requests_about_groups_are_audited_the_same_way(audited: NodePair) -> No
     wait_for_group_coordinators(audited)
     topic = audited.new_topic()
     for acls in ([], [Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)]):
-        with rules(audited, *acls):
-            expect_same_audit(audited, *about_group("closed", topic), (ListGroupsRequest(), 4))
+        with apply_rules(audited, *acls):
+            expect_same_audit(audited, *group_requests("closed", topic), (ListGroupsRequest(), 4))
 
 
 @pytest.mark.parametrize("more", [(), (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)], ids=str)
 def test_requests_about_the_cluster_are_audited_the_same_way(audited: NodePair, more: tuple[Operation, ...]) -> None:
-    with rules(
+    with apply_rules(
         audited, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
     ):
-        expect_same_audit(audited, *about_cluster())
+        expect_same_audit(audited, *cluster_requests())
 
 
 def test_creations_of_topics_and_producers_are_audited_the_same_way(audited: NodePair) -> None:
@@ -184,7 +184,7 @@ def test_creations_of_topics_and_producers_are_audited_the_same_way(audited: Nod
         for name in ("mine-1", "mine-2", "theirs-1", "theirs-2", "theirs-2")
     ]
     metadata_request = MetadataRequest(topics=[MetadataRequestTopic(name="theirs-9")], allow_auto_topic_creation=True)
-    with rules(audited, *acls):
+    with apply_rules(audited, *acls):
         expect_same_audit(
             audited,
             (CreateTopicsRequest(topics=topics, timeout_ms=5000, validate_only=True), 7),
@@ -198,7 +198,7 @@ def test_only_denials_are_logged_at_info(audited_nodes: tuple[NodePair, OttlaNod
     """INFO is Kafka's default level; it can be changed while the node runs."""
     both, node = audited_nodes
     topic, open_topic = both.new_topic(), both.new_topic()
-    with rules(both, Rule(AclResourceType.TOPIC, topic, Operation.WRITE)):
+    with apply_rules(both, Rule(AclResourceType.TOPIC, topic, Operation.WRITE)):
         set_level(node, "INFO")
         try:
             since = node.log_path.stat().st_size

@@ -73,7 +73,7 @@ from ottla.protocol.messages.rpc.unregister_broker import UnregisterBrokerReques
 from ottla.protocol.messages.rpc.update_features import UpdateFeaturesRequest
 from tests.conformance.differential.harness import NodePair, RequestSource, running_node_pair
 from tests.conformance.differential.normalization import Messages
-from tests.conformance.differential.requests import Part, batch, fetch, id_of, produce
+from tests.conformance.differential.requests import Part, batch, fetch, produce, topic_id_of
 from tests.support.ottla_node import OttlaNode
 
 LITERAL, PREFIXED = 3, 4
@@ -146,20 +146,20 @@ def wait_for_rules(both: NodePair, count: int) -> None:
 
 
 @contextmanager
-def rules(both: NodePair, *acls: Rule) -> Iterator[None]:
+def apply_rules(both: NodePair, *acls: Rule) -> Iterator[None]:
     """Apply ACLs on both nodes inside the block."""
     before = count_rules(both)[0]
-    both.expect_same(CreateAclsRequest(creations=[creation(rule) for rule in acls]), 3)
+    both.expect_same(CreateAclsRequest(creations=[acl_creation(rule) for rule in acls]), 3)
     wait_for_rules(both, before + len(set(acls)))
     try:
         yield
     finally:
         # In one request: with half of the cluster's ACLs removed, the client could not remove the rest.
-        both.ask(DeleteAclsRequest(filters=[removal(rule) for rule in acls]), 3)
+        both.ask(DeleteAclsRequest(filters=[acl_filter(rule) for rule in acls]), 3)
         wait_for_rules(both, before)
 
 
-def creation(rule: Rule) -> AclCreation:
+def acl_creation(rule: Rule) -> AclCreation:
     return AclCreation(
         resource_type=rule.kind,
         resource_name=rule.name,
@@ -171,7 +171,7 @@ def creation(rule: Rule) -> AclCreation:
     )
 
 
-def removal(rule: Rule) -> DeleteAclsFilter:
+def acl_filter(rule: Rule) -> DeleteAclsFilter:
     return DeleteAclsFilter(
         resource_type_filter=rule.kind,
         resource_name_filter=rule.name,
@@ -234,13 +234,13 @@ def resource(kind: int, name: str) -> dict[str, Any]:
     return {"resource_type": kind, "resource_name": name}
 
 
-def about_topic(topic: str, open_topic: str) -> list[tuple[RequestSource, int]]:
+def topic_requests(topic: str, open_topic: str) -> list[tuple[RequestSource, int]]:
     """Return requests that use a topic and another topic without ACLs."""
     both_names = (topic, open_topic)
 
     def by_id(side: Any) -> MetadataRequest:
         return MetadataRequest(
-            topics=[MetadataRequestTopic(name=None, topic_id=id_of(side, name)) for name in both_names]
+            topics=[MetadataRequestTopic(name=None, topic_id=topic_id_of(side, name)) for name in both_names]
         )
 
     return [
@@ -352,14 +352,14 @@ def about_topic(topic: str, open_topic: str) -> list[tuple[RequestSource, int]]:
 @pytest.mark.parametrize("name", TOPIC_RULES)
 def test_acls_of_a_topic_decide_as_in_kafka(guarded: NodePair, name: str) -> None:
     topic, open_topic = guarded.new_topic(), guarded.new_topic()
-    with rules(guarded, *TOPIC_RULES[name](topic)):
-        for request, version in about_topic(topic, open_topic):
+    with apply_rules(guarded, *TOPIC_RULES[name](topic)):
+        for request, version in topic_requests(topic, open_topic):
             guarded.expect_same(request, version, messages=Messages.LOOSELY)
 
 
 def test_an_unauthorized_produce_without_acks_closes_the_connection(guarded: NodePair) -> None:
     topic, open_topic = guarded.new_topic(), guarded.new_topic()
-    with rules(guarded, Rule(AclResourceType.TOPIC, topic, Operation.READ)):
+    with apply_rules(guarded, Rule(AclResourceType.TOPIC, topic, Operation.READ)):
         for version in (3, 12):
             request = produce(version, (topic, 0, batch()), (open_topic, 0, batch()), acks=0)
             assert guarded.send_unanswered(request, version) == ("closed", "closed")
@@ -378,7 +378,7 @@ def test_creating_topics_needs_the_right_to_create(guarded: NodePair) -> None:
     ]
     requested = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
     requested += [CreatableTopic(name="theirs-2", num_partitions=1, replication_factor=1)] * 2
-    with rules(guarded, *acls):
+    with apply_rules(guarded, *acls):
         for version in (2, 4, 5, 7):
             request = CreateTopicsRequest(topics=requested, timeout_ms=5000, validate_only=True)
             guarded.expect_same(request, version, messages=Messages.LOOSELY)
@@ -395,7 +395,7 @@ def test_deleting_topics_needs_the_right_to_delete(guarded: NodePair, operation:
     topics = [guarded.new_topic() for _ in range(3)]
 
     def by_id(side: Any) -> DeleteTopicsRequest:
-        states = [DeleteTopicState(name=None, topic_id=id_of(side, topic)) for topic in topics[1:2]]
+        states = [DeleteTopicState(name=None, topic_id=topic_id_of(side, topic)) for topic in topics[1:2]]
         states += [DeleteTopicState(name=topic) for topic in topics[2:]]
         return DeleteTopicsRequest(topics=states, timeout_ms=5000)
 
@@ -404,13 +404,13 @@ def test_deleting_topics_needs_the_right_to_delete(guarded: NodePair, operation:
         Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER),
         Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION),
     ]
-    with rules(guarded, *acls):
+    with apply_rules(guarded, *acls):
         names = [topics[0], "nowhere"]
         guarded.expect_same(DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5, messages=Messages.LOOSELY)
         guarded.expect_same(by_id, 6, messages=Messages.LOOSELY)
 
 
-def about_group(group: str, topic: str) -> list[tuple[RequestSource, int]]:
+def group_requests(group: str, topic: str) -> list[tuple[RequestSource, int]]:
     """Return requests that need rights on the group."""
     commit = OffsetCommitRequestTopic(
         name=topic, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
@@ -449,15 +449,15 @@ def about_group(group: str, topic: str) -> list[tuple[RequestSource, int]]:
 
 def test_acls_of_a_group_decide_as_in_kafka(guarded: NodePair) -> None:
     topic = guarded.new_topic()
-    with rules(guarded, Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)):
-        for request, version in about_group("closed", topic):
+    with apply_rules(guarded, Rule(AclResourceType.GROUP, "closed", Operation.ALL, principal=SOMEBODY)):
+        for request, version in group_requests("closed", topic):
             guarded.expect_same(request, version, messages=Messages.LOOSELY)
 
 
 def test_acls_of_transactional_ids_decide_as_in_kafka(guarded: NodePair) -> None:
     topic = guarded.new_topic()
     data = batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-    with rules(guarded, Rule(AclResourceType.TRANSACTIONAL_ID, "closed", Operation.ALL, principal=SOMEBODY)):
+    with apply_rules(guarded, Rule(AclResourceType.TRANSACTIONAL_ID, "closed", Operation.ALL, principal=SOMEBODY)):
         for version in (3, 12, 13):
             guarded.expect_same(produce(version, (topic, 0, data), transactional_id="closed"), version)
         for version in (0, 4):
@@ -497,7 +497,7 @@ IDEMPOTENCE: dict[str, tuple[list[Rule], bool]] = {
 @pytest.mark.parametrize("name", IDEMPOTENCE)
 def test_the_right_to_write_any_topic_allows_idempotent_writes(guarded: NodePair, name: str) -> None:
     acls, is_allowed = IDEMPOTENCE[name]
-    with rules(guarded, *acls, *keep_control()):
+    with apply_rules(guarded, *acls, *keep_control()):
         deadline = time.monotonic() + 20
         while True:
             answers = guarded.ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), 4)
@@ -517,7 +517,7 @@ def keep_control() -> list[Rule]:
     ]
 
 
-def about_cluster() -> list[tuple[RequestSource, int]]:
+def cluster_requests() -> list[tuple[RequestSource, int]]:
     broker = resource(ResourceType.BROKER, "1")
     return [
         *((DescribeClusterRequest(include_cluster_authorized_operations=True), version) for version in (0, 1)),
@@ -565,14 +565,14 @@ def about_cluster() -> list[tuple[RequestSource, int]]:
     ids=str,
 )
 def test_acls_of_the_cluster_decide_as_in_kafka(guarded: NodePair, more: tuple[Operation, ...]) -> None:
-    with rules(
+    with apply_rules(
         guarded, *keep_control(), *(Rule(AclResourceType.CLUSTER, CLUSTER_NAME, operation) for operation in more)
     ):
-        for request, version in about_cluster():
-            guarded.expect_same(request, version, ignoring=VARYING)
+        for request, version in cluster_requests():
+            guarded.expect_same(request, version, ignoring=VARYING_FIELDS)
 
 
-VARYING = (
+VARYING_FIELDS = (
     "usable_bytes",
     "total_bytes",
     "log_dir",
@@ -592,22 +592,22 @@ VARYING = (
 def test_describing_acls_needs_the_right_to_describe_the_cluster(guarded: NodePair) -> None:
     """The same holds at a broker and a controller, and for changes without the right to alter the cluster."""
     denied = Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.DESCRIBE, DENY)
-    with rules(guarded, *keep_control()):
-        guarded.expect_same(CreateAclsRequest(creations=[creation(denied)]), 3)
+    with apply_rules(guarded, *keep_control()):
+        guarded.expect_same(CreateAclsRequest(creations=[acl_creation(denied)]), 3)
         deadline = time.monotonic() + 20
         while [answer.error_code for answer in guarded.ask(describe_acls_request(), 3)] != [31, 31]:
             assert time.monotonic() < deadline
         for listener in ("PLAINTEXT", "CONTROLLER"):
             guarded.expect_same(describe_acls_request(), 3, messages=Messages.LOOSELY, listener=listener)
-        guarded.expect_same(DeleteAclsRequest(filters=[removal(denied)]), 3)
+        guarded.expect_same(DeleteAclsRequest(filters=[acl_filter(denied)]), 3)
         wait_for_rules(guarded, len(keep_control()))
 
 
 def test_a_controller_requires_the_same_rights_as_a_broker(guarded: NodePair) -> None:
     """The right to alter the cluster is not the right to alter its settings, at either listener."""
-    with rules(guarded, *keep_control()):
+    with apply_rules(guarded, *keep_control()):
         others = Rule(AclResourceType.CLUSTER, CLUSTER_NAME, Operation.ALTER_CONFIGS, principal=SOMEBODY)
-        with rules(guarded, others):
+        with apply_rules(guarded, others):
             for request in (AlterClientQuotasRequest(), UpdateFeaturesRequest(validate_only=True)):
                 for listener in ("PLAINTEXT", "CONTROLLER"):
                     guarded.expect_same(request, 1, listener=listener)
@@ -621,7 +621,7 @@ def test_acls_are_described_by_filter(guarded: NodePair) -> None:
         Rule(AclResourceType.GROUP, "described", Operation.READ),
         Rule(AclResourceType.TRANSACTIONAL_ID, "described", Operation.WRITE),
     ]
-    with rules(guarded, *acls):
+    with apply_rules(guarded, *acls):
         for fields in (
             {},
             {"resource_type_filter": AclResourceType.TOPIC},
@@ -647,10 +647,10 @@ def test_invalid_acls_are_refused(guarded: NodePair) -> None:
         Rule(AclResourceType.TOPIC, "fine", Operation.READ, principal="nocolon"),
     ]
     for rule in bad[:2]:
-        guarded.expect_same(CreateAclsRequest(creations=[creation(rule)]), 3, messages=Messages.LOOSELY)
-    with rules(guarded, bad[2]):
+        guarded.expect_same(CreateAclsRequest(creations=[acl_creation(rule)]), 3, messages=Messages.LOOSELY)
+    with apply_rules(guarded, bad[2]):
         # Creating the same ACL again adds no ACL.
-        guarded.expect_same(CreateAclsRequest(creations=[creation(bad[2])]), 3)
+        guarded.expect_same(CreateAclsRequest(creations=[acl_creation(bad[2])]), 3)
         guarded.expect_same(describe_acls_request(), 3)
 
 
@@ -661,7 +661,7 @@ def test_acls_are_deleted_by_filter(guarded: NodePair) -> None:
         Rule(AclResourceType.GROUP, "gone-1", Operation.READ),
     ]
     before = count_rules(guarded)[0]
-    guarded.expect_same(CreateAclsRequest(creations=[creation(rule) for rule in acls]), 2)
+    guarded.expect_same(CreateAclsRequest(creations=[acl_creation(rule) for rule in acls]), 2)
     wait_for_rules(guarded, before + 3)
     filters = [
         DeleteAclsFilter(
@@ -673,8 +673,8 @@ def test_acls_are_deleted_by_filter(guarded: NodePair) -> None:
             operation=ANY,
             permission_type=ANY,
         ),
-        removal(acls[2]),
-        removal(Rule(AclResourceType.TOPIC, "never", Operation.READ)),
+        acl_filter(acls[2]),
+        acl_filter(Rule(AclResourceType.TOPIC, "never", Operation.READ)),
     ]
     guarded.expect_same(DeleteAclsRequest(filters=filters), 3)
     wait_for_rules(guarded, before)

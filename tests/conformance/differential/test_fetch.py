@@ -15,7 +15,7 @@ from ottla.protocol.messages.rpc.incremental_alter_configs import (
 )
 from ottla.protocol.wire.batch import read_batches
 from tests.conformance.differential.harness import NodePair, Side, frame_of
-from tests.conformance.differential.requests import FETCH_VERSIONS, Part, batch, fetch, id_of, produce
+from tests.conformance.differential.requests import FETCH_VERSIONS, Part, batch, fetch, produce, topic_id_of
 
 LATEST = FETCH_VERSIONS[-1]
 FAR = 1 << 40
@@ -82,7 +82,7 @@ def test_missing_topics_and_partitions_get_the_same_answers(both: NodePair, fill
     both.expect_same(fetch(version, Part(filled), Part("nowhere"), Part(filled, 17), Part(filled, 1)), version)
     both.expect_same(fetch(version), version)
     both.expect_same(
-        lambda side: FetchRequest(topics=[FetchTopic(topic=filled, topic_id=id_of(side, filled))]), version
+        lambda side: FetchRequest(topics=[FetchTopic(topic=filled, topic_id=topic_id_of(side, filled))]), version
     )
 
 

@@ -31,14 +31,14 @@ from tests.conformance.differential.normalization import Messages
 from tests.conformance.differential.requests import Part, batch, fetch
 from tests.conformance.differential.share_groups import ShareGroupMembers
 from tests.conformance.differential.test_authorization import (
-    VARYING,
+    VARYING_FIELDS,
     Rule,
-    about_cluster,
-    about_group,
-    about_topic,
-    creation,
+    acl_creation,
+    acl_filter,
+    cluster_requests,
     describe_acls_request,
-    removal,
+    group_requests,
+    topic_requests,
 )
 from tests.support.ottla_node import OttlaNode
 
@@ -117,18 +117,18 @@ def expect_same_calls(both: NodePair, *requests: tuple[RequestSource, int], **op
 def test_requests_about_topics_call_the_authorizer_the_same_way(authorized: NodePair, name: str) -> None:
     topic, open_topic = f"{name}-topic", authorized.new_topic()
     create_closed(authorized, topic)
-    expect_same_calls(authorized, *about_topic(topic, open_topic))
+    expect_same_calls(authorized, *topic_requests(topic, open_topic))
 
 
 def test_requests_about_groups_call_the_authorizer_the_same_way(authorized: NodePair) -> None:
     wait_for_group_coordinators(authorized)
     topic = authorized.new_topic()
     for name in ("free", "closed-group"):
-        expect_same_calls(authorized, *about_group(name, topic), (ListGroupsRequest(), 4), ignoring=["member_id"])
+        expect_same_calls(authorized, *group_requests(name, topic), (ListGroupsRequest(), 4), ignoring=["member_id"])
 
 
 def test_requests_about_the_cluster_call_the_authorizer_the_same_way(authorized: NodePair) -> None:
-    expect_same_calls(authorized, *about_cluster(), ignoring=VARYING)
+    expect_same_calls(authorized, *cluster_requests(), ignoring=VARYING_FIELDS)
 
 
 def test_producer_ids_call_the_authorizer_by_resource_type(authorized: NodePair) -> None:
@@ -153,11 +153,11 @@ def test_an_exception_of_the_authorizer_fails_the_request(authorized: NodePair) 
 def test_acl_requests_reach_the_authorizer(authorized: NodePair) -> None:
     rules = [Rule(2, "mine", 3), Rule(2, "kept", 4), Rule(3, "refused", 3), Rule(2, "mine-too", 3, pattern=4)]
     authorized.expect_same(
-        CreateAclsRequest(creations=[creation(rule) for rule in rules]), 3, messages=Messages.EXACTLY
+        CreateAclsRequest(creations=[acl_creation(rule) for rule in rules]), 3, messages=Messages.EXACTLY
     )
     authorized.expect_same(describe_acls_request(), 3)
     authorized.expect_same(describe_acls_request(resource_name_filter="mine-too", pattern_type_filter=2), 3)
-    removed = DeleteAclsRequest(filters=[removal(rule) for rule in (*rules, Rule(2, "nowhere", 3))])
+    removed = DeleteAclsRequest(filters=[acl_filter(rule) for rule in (*rules, Rule(2, "nowhere", 3))])
     authorized.expect_same(removed, 3, messages=Messages.EXACTLY)
     authorized.expect_same(describe_acls_request(), 3)
 

@@ -43,7 +43,15 @@ from tests.conformance.differential.harness import (
     running_node_pair,
 )
 from tests.conformance.differential.requests import Part, batch, fetch
-from tests.conformance.differential.test_authorization import DENY, ME, Rule, creation, removal, rules, wait_for_rules
+from tests.conformance.differential.test_authorization import (
+    DENY,
+    ME,
+    Rule,
+    acl_creation,
+    acl_filter,
+    apply_rules,
+    wait_for_rules,
+)
 from tests.conformance.differential.test_quotas import (
     Entity,
     ask_on_new_connections,
@@ -275,7 +283,7 @@ def test_a_forwarded_request_is_charged_to_its_client_only(slow: NodePair) -> No
 
 def test_a_refused_cluster_action_counts_even_if_forwarded(slow: NodePair) -> None:
     """The client of the envelope has no quota: the inner request mutes its connection."""
-    with rules(slow, Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL)):
+    with apply_rules(slow, Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.ALL)):
         set_quotas(slow, (SLOW, "request_percentage", None))
         for request, version in (
             (LIST_REASSIGNMENTS, 0),
@@ -292,7 +300,7 @@ def test_a_refused_request_between_nodes_counts(slow: NodePair) -> None:
         Rule(ResourceType.CLUSTER, CLUSTER_NAME, Operation.CLUSTER_ACTION, DENY, ME),
     )
     with slow.other_connections() as other:
-        other.expect_same(CreateAclsRequest(creations=[creation(rule) for rule in acls]), 3)
+        other.expect_same(CreateAclsRequest(creations=[acl_creation(rule) for rule in acls]), 3)
         wait_for_rules(other, 2)
     try:
         for request, version in (
@@ -304,5 +312,5 @@ def test_a_refused_request_between_nodes_counts(slow: NodePair) -> None:
     finally:
         # The brokers may not forward now, so the request goes to the controllers.
         with slow.other_connections() as other:
-            other.ask(DeleteAclsRequest(filters=[removal(rule) for rule in acls]), 3, listener=CONTROLLER)
+            other.ask(DeleteAclsRequest(filters=[acl_filter(rule) for rule in acls]), 3, listener=CONTROLLER)
             wait_for_rules(other, 0)
