@@ -69,7 +69,7 @@ def batch(
     )
 
 
-class Bench:
+class LogWorkbench:
     """A log with the failures that it reported, on a simulated disk by default."""
 
     def __init__(

@@ -29,7 +29,7 @@ from tests.support.log_workbench import (
     DIRECTORY,
     FOREVER,
     NOW,
-    Bench,
+    LogWorkbench,
     Producer,
     aborted_by_brute_force,
     aborted_of,
@@ -356,7 +356,7 @@ def sector_batch(fill: bytes, base_offset: int, epoch: int) -> bytearray:
 @pytest.mark.parametrize("survival", Survival)
 @pytest.mark.parametrize("seed", range(20))
 def test_a_truncated_tail_never_mixes_with_new_records(survival: Survival, seed: int) -> None:
-    bench = Bench(LogSettings(), disk=SimulatedDisk(seed))
+    bench = LogWorkbench(LogSettings(), disk=SimulatedDisk(seed))
     bench.append_fetched(*[sector_batch(b"o", offset, 1) for offset in range(10)])
     bench.log.flusher.start()
     bench.truncate(3)
@@ -371,7 +371,7 @@ def test_a_truncated_tail_never_mixes_with_new_records(survival: Survival, seed:
 @pytest.mark.parametrize("seed", range(40))
 def test_truncated_segments_never_follow_new_ones(seed: int) -> None:
     random = Random(seed)
-    bench = Bench(LogSettings(segment_bytes=2 * SECTOR_BATCH, file_delete_delay_ms=0), disk=SimulatedDisk(seed))
+    bench = LogWorkbench(LogSettings(segment_bytes=2 * SECTOR_BATCH, file_delete_delay_ms=0), disk=SimulatedDisk(seed))
     bench.append_fetched(*[sector_batch(b"o", offset, 1) for offset in range(10)])
     bench.log.flusher.start()
     cut = random.randrange(1, 9)
@@ -389,7 +389,7 @@ def test_truncated_segments_never_follow_new_ones(seed: int) -> None:
 
 
 def test_a_segment_whose_predecessor_lost_its_end_is_dropped() -> None:
-    bench = Bench(LogSettings(segment_bytes=400))
+    bench = LogWorkbench(LogSettings(segment_bytes=400))
     for _ in range(12):
         bench.append(count=2)
     assert len(bench.log.segments) > 2
@@ -403,7 +403,7 @@ def test_a_segment_whose_predecessor_lost_its_end_is_dropped() -> None:
 
 def test_indexes_of_a_segment_survive_though_it_was_synced_before_it_was_closed() -> None:
     for seed in range(20):
-        bench = Bench(LogSettings(segment_bytes=600, index_interval_bytes=0), disk=SimulatedDisk(seed))
+        bench = LogWorkbench(LogSettings(segment_bytes=600, index_interval_bytes=0), disk=SimulatedDisk(seed))
         bench.append(batch(b"x", producer=Producer(7, 0, transactional=True)))
         bench.mark(7, commit=False)
         bench.log.flusher.start()

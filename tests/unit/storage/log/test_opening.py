@@ -20,7 +20,7 @@ from ottla.storage.log.truncation import remove_segments
 from tests.support.log_workbench import (
     DIRECTORY,
     NOW,
-    Bench,
+    LogWorkbench,
     Producer,
     aborted_of,
     batch,
@@ -33,7 +33,7 @@ from tests.support.simulated_disk import SimulatedDisk
 INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
-def state(bench: Bench) -> dict[str, object]:
+def state(bench: LogWorkbench) -> dict[str, object]:
     log = bench.log
     return {
         "start": log.log_start_offset,
@@ -49,9 +49,9 @@ def state(bench: Bench) -> dict[str, object]:
 
 
 @pytest.fixture
-def bench() -> Bench:
+def bench() -> LogWorkbench:
     """Three segments with everything in them: producers, epochs, transactions that are open, committed and aborted."""
-    bench = Bench(LogSettings(segment_bytes=1500, index_interval_bytes=100, file_delete_delay_ms=0))
+    bench = LogWorkbench(LogSettings(segment_bytes=1500, index_interval_bytes=100, file_delete_delay_ms=0))
     for number in range(9):
         epoch = number // 2
         bench.append(batch(b"a", b"b", timestamps=NOW + number % 4 * 10, producer=Producer(1, number * 2)), epoch=epoch)
@@ -62,7 +62,7 @@ def bench() -> Bench:
     return bench
 
 
-def path_of(bench: Bench, number: int, suffix: str) -> str:
+def path_of(bench: LogWorkbench, number: int, suffix: str) -> str:
     return bench.log.segments[number].path(suffix)
 
 
@@ -73,7 +73,7 @@ def put(disk: SimulatedDisk, path: str, content: bytes) -> None:
 
 
 class TestCleanStop:
-    def test_everything_is_as_it_was(self, bench: Bench) -> None:
+    def test_everything_is_as_it_was(self, bench: LogWorkbench) -> None:
         before = state(bench)
         bench.log.close()
         files = bench.simulated.listing()
@@ -83,21 +83,21 @@ class TestCleanStop:
         bench.log.close()
         assert bench.simulated.listing() == files
 
-    def test_all_is_durable(self, bench: Bench) -> None:
+    def test_all_is_durable(self, bench: LogWorkbench) -> None:
         before = state(bench)
         bench.log.close()
         bench.disk = bench.simulated.crash()
         bench.reopen()
         assert state(bench) == before
 
-    def test_nothing_is_read_but_the_end(self, bench: Bench) -> None:
+    def test_nothing_is_read_but_the_end(self, bench: LogWorkbench) -> None:
         bench.log.close()
         bench.simulated.remove(path_of(bench, 0, LOG_SUFFIX))
         put(bench.simulated, path_of(bench, 0, LOG_SUFFIX), b"not looked at")
         bench.reopen()
 
     def test_an_empty_log_is_opened_again(self) -> None:
-        bench = Bench(start_offset=5)
+        bench = LogWorkbench(start_offset=5)
         bench.restart()
         assert bench.log.log_end_offset == 5
         bench.restart()
@@ -106,13 +106,13 @@ class TestCleanStop:
         assert bench.log.log_end_offset == 6
 
     def test_an_empty_directory_becomes_an_empty_log(self) -> None:
-        bench = Bench()
+        bench = LogWorkbench()
         bench.simulated.remove(path_of(bench, 0, LOG_SUFFIX))
         for clean in (True, False):
             bench.reopen(clean=clean, log_start=7)
             assert (bench.log.log_start_offset, bench.log.log_end_offset) == (7, 7)
 
-    def test_stops_leave_no_trail_of_snapshots(self, bench: Bench) -> None:
+    def test_stops_leave_no_trail_of_snapshots(self, bench: LogWorkbench) -> None:
         for _ in range(5):
             bench.append(epoch=8)
             bench.restart()
@@ -120,7 +120,7 @@ class TestCleanStop:
         bases = {segment.base_offset for segment in bench.log.segments}
         assert offsets <= bases | {bench.log.log_end_offset}
 
-    def test_appending_continues(self, bench: Bench) -> None:
+    def test_appending_continues(self, bench: LogWorkbench) -> None:
         end = bench.log.log_end_offset
         bench.restart()
         assert bench.append(batch(b"a", producer=Producer(1, 18)), epoch=8).base_offset == end
@@ -130,7 +130,7 @@ class TestCleanStop:
         check_consistent(bench.log)
 
     def test_producers_that_expired_meanwhile_are_forgotten(self) -> None:
-        bench = Bench()
+        bench = LogWorkbench()
         bench.append(batch(b"a", producer=Producer(1, 0)))
         bench.append(batch(b"a", producer=Producer(2, 0, transactional=True)))
         bench.log.close()
@@ -143,7 +143,7 @@ class TestDamage:
     @pytest.mark.parametrize("suffix", INDEXES)
     @pytest.mark.parametrize("number", range(3))
     @pytest.mark.parametrize("clean", [True, False])
-    def test_a_missing_index_is_rebuilt(self, bench: Bench, number: int, suffix: str, clean: bool) -> None:
+    def test_a_missing_index_is_rebuilt(self, bench: LogWorkbench, number: int, suffix: str, clean: bool) -> None:
         before = state(bench)
         bench.log.close()
         files = bench.simulated.listing()
@@ -157,7 +157,9 @@ class TestDamage:
 
     @pytest.mark.parametrize("suffix", [*INDEXES, ABORTED_SUFFIX])
     @pytest.mark.parametrize("content", [b"\xff" * 7, b"\xff" * 34 * 6])
-    def test_a_corrupt_index_of_the_active_segment_is_rebuilt(self, bench: Bench, suffix: str, content: bytes) -> None:
+    def test_a_corrupt_index_of_the_active_segment_is_rebuilt(
+        self, bench: LogWorkbench, suffix: str, content: bytes
+    ) -> None:
         before = state(bench)
         bench.log.close()
         put(bench.simulated, path_of(bench, 2, suffix), content)
@@ -171,7 +173,7 @@ class TestDamage:
         check_consistent(bench.log)
 
     @pytest.mark.parametrize("content", [b"", b"\0\1garbage", b"\xff" * 100])
-    def test_a_corrupt_snapshot_is_ignored(self, bench: Bench, content: bytes) -> None:
+    def test_a_corrupt_snapshot_is_ignored(self, bench: LogWorkbench, content: bytes) -> None:
         before = state(bench)
         bench.log.close()
         for name in bench.disk.names(DIRECTORY):
@@ -181,7 +183,7 @@ class TestDamage:
             bench.reopen(clean=clean)
             assert state(bench) == before
 
-    def test_without_snapshots_the_log_itself_tells(self, bench: Bench) -> None:
+    def test_without_snapshots_the_log_itself_tells(self, bench: LogWorkbench) -> None:
         before = state(bench)
         bench.log.close()
         for name in bench.disk.names(DIRECTORY):
@@ -191,14 +193,14 @@ class TestDamage:
         assert state(bench) == before
 
     @pytest.mark.parametrize("content", [b"", b"0\n1\n", b"\xff\xfe"])
-    def test_corrupt_epochs_are_taken_from_the_log(self, bench: Bench, content: bytes) -> None:
+    def test_corrupt_epochs_are_taken_from_the_log(self, bench: LogWorkbench, content: bytes) -> None:
         before = state(bench)
         put(bench.simulated, f"{DIRECTORY}/{EPOCHS_FILE}", content)
         bench.reopen(clean=False, recovery_point=0)
         assert state(bench) == before
 
     def test_epochs_of_truncated_batches_do_not_come_back(self) -> None:
-        bench = Bench()
+        bench = LogWorkbench()
         bench.append_fetched(batch(b"a", base_offset=0, leader_epoch=1))
         bench.append(epoch=5)
         bench.log.flusher.start()
@@ -209,7 +211,7 @@ class TestDamage:
         assert list(bench.log.epochs.entries) == [(1, 0), (6, 2)]
 
     @pytest.mark.parametrize("where", [0, 8, 16, 20, 30, 70])
-    def test_bytes_behind_the_recovery_point_that_are_wrong_end_the_log(self, bench: Bench, where: int) -> None:
+    def test_bytes_behind_the_recovery_point_that_are_wrong_end_the_log(self, bench: LogWorkbench, where: int) -> None:
         found = list(stored_batches(bench.log))[-3]
         disk = bench.simulated
         file = disk.open(found.segment.path(LOG_SUFFIX))
@@ -222,14 +224,14 @@ class TestDamage:
         bench.restart()
         check_consistent(bench.log)
 
-    def test_a_batch_of_an_older_leader_behind_one_of_a_newer_ends_the_log(self, bench: Bench) -> None:
+    def test_a_batch_of_an_older_leader_behind_one_of_a_newer_ends_the_log(self, bench: LogWorkbench) -> None:
         end = bench.log.log_end_offset
         bench.log.active.append(batch(b"stale", base_offset=end, leader_epoch=7), end, end, NOW, 100)
         bench.reopen(clean=False, recovery_point=end)
         assert bench.log.log_end_offset == end
         check_consistent(bench.log)
 
-    def test_a_batch_with_a_misplaced_epoch_ends_the_log(self, bench: Bench) -> None:
+    def test_a_batch_with_a_misplaced_epoch_ends_the_log(self, bench: LogWorkbench) -> None:
         # The epoch is not in the checksum: a sector that was torn in the header may hold anything there.
         end = bench.log.log_end_offset
         for number, epoch in enumerate((9, 1_952_710_658, 9)):
@@ -245,7 +247,7 @@ class TestDamage:
     @pytest.mark.parametrize("where", [0, 8, 16])
     @pytest.mark.parametrize("clean", [True, False])
     def test_bytes_before_the_recovery_point_that_are_wrong_are_never_dropped(
-        self, bench: Bench, where: int, clean: bool
+        self, bench: LogWorkbench, where: int, clean: bool
     ) -> None:
         found = list(stored_batches(bench.log))[-3]
         bench.log.close()
@@ -260,7 +262,7 @@ class TestDamage:
             bench.reopen(clean=clean)
         assert bench.log.size == size
 
-    def test_an_incomplete_batch_ends_the_log(self, bench: Bench) -> None:
+    def test_an_incomplete_batch_ends_the_log(self, bench: LogWorkbench) -> None:
         found = list(stored_batches(bench.log))[-1]
         for size in range(found.position + 1, found.position + found.header.size_bytes, 7):
             bench.log.segments[-1].cut(size)
@@ -268,7 +270,7 @@ class TestDamage:
             assert bench.log.log_end_offset == found.header.base_offset
             check_consistent(bench.log)
 
-    def test_zeros_at_the_end_are_cut(self, bench: Bench) -> None:
+    def test_zeros_at_the_end_are_cut(self, bench: LogWorkbench) -> None:
         before = state(bench)
         disk = bench.simulated
         disk.truncate(bench.log.active.file.number, bench.log.active.size + 5000)
@@ -276,7 +278,7 @@ class TestDamage:
         assert state(bench) == before
         check_consistent(bench.log)
 
-    def test_segments_behind_a_torn_one_are_dropped(self, bench: Bench) -> None:
+    def test_segments_behind_a_torn_one_are_dropped(self, bench: LogWorkbench) -> None:
         first = bench.log.segments[0]
         first.cut(first.size - 1)
         bench.reopen(clean=False, recovery_point=0)
@@ -285,7 +287,7 @@ class TestDamage:
         names = bench.disk.names(DIRECTORY)
         assert all(name.startswith("0" * 20) for name in names if name.endswith(SUFFIXES))
 
-    def test_a_segment_that_overlaps_the_one_before_is_dropped(self, bench: Bench) -> None:
+    def test_a_segment_that_overlaps_the_one_before_is_dropped(self, bench: LogWorkbench) -> None:
         end = bench.log.log_end_offset
         stale = Segment.create(bench.disk, DIRECTORY, end - 2, now_ms=NOW)
         stale.append(batch(b"stale", base_offset=end - 2, leader_epoch=8), end - 2, end - 2, NOW, 100)
@@ -294,7 +296,7 @@ class TestDamage:
         assert len(bench.log.segments) == 3
         check_consistent(bench.log)
 
-    def test_gaps_that_compaction_left_are_no_damage_where_they_are_synced(self, bench: Bench) -> None:
+    def test_gaps_that_compaction_left_are_no_damage_where_they_are_synced(self, bench: LogWorkbench) -> None:
         bench.log.close()
         first, second = bench.log.segments[:2]
         first.truncate(list(stored_batches(bench.log))[2].position, 3)
@@ -307,7 +309,7 @@ class TestDamage:
 
 
 class TestLeftovers:
-    def test_deleted_cleaned_and_temporary_files_go(self, bench: Bench) -> None:
+    def test_deleted_cleaned_and_temporary_files_go(self, bench: LogWorkbench) -> None:
         before = state(bench)
         bench.log.close()
         files = bench.simulated.listing()
@@ -321,7 +323,7 @@ class TestLeftovers:
         assert state(bench) == before
         assert bench.simulated.listing() == files
 
-    def swapped(self, bench: Bench) -> Segment:
+    def swapped(self, bench: LogWorkbench) -> Segment:
         """A cleaned segment in place of the first two: one batch of them is left."""
         end = bench.log.segments[2].base_offset
         cleaned = Segment.create(bench.disk, DIRECTORY, 0, now_ms=NOW, suffix=SWAP)
@@ -330,10 +332,10 @@ class TestLeftovers:
         cleaned.finish()
         return cleaned
 
-    def test_an_exchange_that_was_interrupted_is_completed(self, bench: Bench) -> None:
+    def test_an_exchange_that_was_interrupted_is_completed(self, bench: LogWorkbench) -> None:
         steps = 0
         while True:
-            again = Bench(disk=SimulatedDisk(1))
+            again = LogWorkbench(disk=SimulatedDisk(1))
             self_made = rebuild(again, bench)
             cleaned = self.swapped(again)
             old = [segment.path(suffix) for segment in again.log.segments[:2] for suffix in SUFFIXES]
@@ -351,7 +353,7 @@ class TestLeftovers:
                 break
             steps += 1
 
-    def test_an_exchange_that_was_not_decided_is_given_up(self, bench: Bench) -> None:
+    def test_an_exchange_that_was_not_decided_is_given_up(self, bench: LogWorkbench) -> None:
         before = state(bench)
         bench.log.close()
         self.swapped(bench)
@@ -360,7 +362,7 @@ class TestLeftovers:
         assert state(bench) == before
 
     def test_power_loss_while_segments_are_removed_keeps_the_aborted_transactions_of_the_others(
-        self, bench: Bench
+        self, bench: LogWorkbench
     ) -> None:
         bench.log.close()
         whole = aborted_of(bench.log)
@@ -374,7 +376,7 @@ class TestLeftovers:
             bench.disk = bench.simulated
 
 
-def rebuild(again: Bench, bench: Bench) -> int:
+def rebuild(again: LogWorkbench, bench: LogWorkbench) -> int:
     """The same batches in the same segments; returns where the third begins."""
     for segment in bench.log.segments:
         if segment.base_offset:
@@ -390,8 +392,8 @@ def rebuild(again: Bench, bench: Bench) -> int:
 class TestPreallocation:
     SETTINGS = LogSettings(segment_bytes=1500, index_interval_bytes=100, preallocate=True)
 
-    def filled(self) -> Bench:
-        bench = Bench(self.SETTINGS)
+    def filled(self) -> LogWorkbench:
+        bench = LogWorkbench(self.SETTINGS)
         for _ in range(12):
             bench.append(batch(bytes(150)))
         return bench

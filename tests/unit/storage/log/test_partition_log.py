@@ -18,7 +18,7 @@ from ottla.storage.log_environment import LogEnvironment
 from tests.support.log_workbench import (
     FOREVER,
     NOW,
-    Bench,
+    LogWorkbench,
     Producer,
     aborted_of,
     batch,
@@ -34,12 +34,12 @@ WIDE = 3_000_000_000
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> LogWorkbench:
+    return LogWorkbench()
 
 
 class TestLeader:
-    def test_batches_get_offsets_and_the_leaders_epoch(self, bench: Bench) -> None:
+    def test_batches_get_offsets_and_the_leaders_epoch(self, bench: LogWorkbench) -> None:
         assert bench.append(count=3)[:2] == (0, 2)
         assert bench.append(count=1, epoch=4)[:2] == (3, 3)
         headers = [header for _, _, header, _ in stored_batches(bench.log)]
@@ -47,23 +47,23 @@ class TestLeader:
         assert list(bench.log.epochs.entries) == [(0, 0), (4, 3)]
         check_consistent(bench.log)
 
-    def test_an_epoch_never_falls(self, bench: Bench) -> None:
+    def test_an_epoch_never_falls(self, bench: LogWorkbench) -> None:
         bench.append(epoch=4)
         with pytest.raises(AssertionError, match="epoch 3"):
             bench.append(epoch=3)
         assert bench.log.log_end_offset == 1
 
-    def test_the_bytes_stay_as_they_came(self, bench: Bench) -> None:
+    def test_the_bytes_stay_as_they_came(self, bench: LogWorkbench) -> None:
         sent = batch(b"a", b"b", timestamps=[NOW, NOW + 5])
         bench.append(bytearray(sent))
         (found,) = stored_batches(bench.log)
         assert found.data[16:] == sent[16:]
 
-    def test_with_create_time_no_append_time_is_told(self, bench: Bench) -> None:
+    def test_with_create_time_no_append_time_is_told(self, bench: LogWorkbench) -> None:
         assert bench.append().append_time_ms == -1
 
     def test_with_log_append_time_the_brokers_clock_counts(self) -> None:
-        bench = Bench(LogSettings(message_timestamp_type=TimestampType.LOG_APPEND))
+        bench = LogWorkbench(LogSettings(message_timestamp_type=TimestampType.LOG_APPEND))
         appended = bench.append(batch(b"a", timestamps=5, producer=Producer(1, 0)))
         assert appended.append_time_ms == NOW
         (found,) = stored_batches(bench.log)
@@ -72,7 +72,7 @@ class TestLeader:
         again = bench.append(batch(b"a", timestamps=5, producer=Producer(1, 0)))
         assert again == (0, 0, NOW, True)
 
-    def test_the_high_watermark_follows_and_never_passes_the_end(self, bench: Bench) -> None:
+    def test_the_high_watermark_follows_and_never_passes_the_end(self, bench: LogWorkbench) -> None:
         bench.append(count=3)
         assert bench.log.advance_high_watermark(99)
         assert bench.log.high_watermark == 3
@@ -80,7 +80,7 @@ class TestLeader:
 
 
 class TestProducers:
-    def test_each_of_the_last_five_batches_is_recognized(self, bench: Bench) -> None:
+    def test_each_of_the_last_five_batches_is_recognized(self, bench: LogWorkbench) -> None:
         for number in range(7):
             bench.append(batch(b"a", b"b", producer=Producer(1, number * 2)))
         for number in range(2, 7):
@@ -90,7 +90,7 @@ class TestProducers:
             bench.append(batch(b"a", b"b", producer=Producer(1, 2)))
         assert bench.log.log_end_offset == 14
 
-    def test_a_gap_is_refused_and_leaves_no_trace(self, bench: Bench) -> None:
+    def test_a_gap_is_refused_and_leaves_no_trace(self, bench: LogWorkbench) -> None:
         bench.append(batch(b"a", producer=Producer(1, 0)))
         before = bench.log.active.size, producers_of(bench.log)
         with pytest.raises(OutOfOrderSequenceNumber):
@@ -98,7 +98,7 @@ class TestProducers:
         assert (bench.log.active.size, producers_of(bench.log)) == before
 
     def test_an_open_transaction_holds_back_the_last_stable_offset_until_its_marker_is_replicated(
-        self, bench: Bench
+        self, bench: LogWorkbench
     ) -> None:
         log = bench.log
         bench.append()
@@ -110,7 +110,7 @@ class TestProducers:
         log.advance_high_watermark(3)
         assert log.last_stable_offset == 3
 
-    def test_an_abort_goes_to_the_index_of_the_markers_segment(self, bench: Bench) -> None:
+    def test_an_abort_goes_to_the_index_of_the_markers_segment(self, bench: LogWorkbench) -> None:
         bench.append(batch(b"a", producer=Producer(1, 0, transactional=True)))
         bench.append(batch(b"a", producer=Producer(2, 0, transactional=True)))
         bench.log.roll(NOW)
@@ -119,33 +119,33 @@ class TestProducers:
         assert [tuple(entry) for entry in bench.log.segments[1].aborted.read()] == [(1, 0, 2, 1)]
         assert bench.log.segments[0].aborted.read() == []
 
-    def test_a_marker_without_a_transaction_changes_only_the_epoch(self, bench: Bench) -> None:
+    def test_a_marker_without_a_transaction_changes_only_the_epoch(self, bench: LogWorkbench) -> None:
         bench.mark(1, commit=False, producer_epoch=3)
         assert aborted_of(bench.log) == []
         assert producers_of(bench.log)[1][1] == 3
 
 
 class TestRolling:
-    def test_a_segment_never_grows_beyond_its_size(self, bench: Bench) -> None:
+    def test_a_segment_never_grows_beyond_its_size(self, bench: LogWorkbench) -> None:
         for number in range(60):
             bench.append(batch(bytes(number * 7)))
         assert len(bench.log.segments) > 5
         assert all(segment.size <= 1000 for segment in bench.log.segments)
         check_consistent(bench.log)
 
-    def test_a_batch_larger_than_a_segment_is_refused(self, bench: Bench) -> None:
+    def test_a_batch_larger_than_a_segment_is_refused(self, bench: LogWorkbench) -> None:
         with pytest.raises(RecordListTooLarge):
             bench.append(batch(bytes(1000)))
         assert bench.log.log_end_offset == 0
 
     def test_a_segment_closes_when_a_batch_is_later_than_the_first_by_its_time(self) -> None:
-        bench = Bench(LogSettings(segment_ms=1000))
+        bench = LogWorkbench(LogSettings(segment_ms=1000))
         for time in (0, 1000, 400, 1001, 1500, 2001, 2002):
             bench.append(batch(b"a", timestamps=NOW + time))
         assert [segment.base_offset for segment in bench.log.segments] == [0, 3, 6]
 
     def test_max_compaction_lag_closes_the_segment_in_time(self) -> None:
-        bench = Bench(LogSettings(segment_ms=10_000, compact=True, max_compaction_lag_ms=1000))
+        bench = LogWorkbench(LogSettings(segment_ms=10_000, compact=True, max_compaction_lag_ms=1000))
         for time in (0, 1000, 1001):
             bench.append(batch(b"a", timestamps=NOW + time))
         assert [segment.base_offset for segment in bench.log.segments] == [0, 2]
@@ -165,14 +165,14 @@ class TestRolling:
         assert len(rolled) > 4
 
     def test_without_timestamps_the_brokers_clock_counts(self) -> None:
-        bench = Bench(LogSettings(segment_ms=1000))
+        bench = LogWorkbench(LogSettings(segment_ms=1000))
         for time in (0, 900, 1001):
             bench.now_ms = NOW + time
             bench.append(batch(b"a", timestamps=-1))
         assert [segment.base_offset for segment in bench.log.segments] == [0, 2]
 
     def test_a_full_index_closes_the_segment(self) -> None:
-        bench = Bench(LogSettings(index_interval_bytes=0, segment_index_bytes=60))
+        bench = LogWorkbench(LogSettings(index_interval_bytes=0, segment_index_bytes=60))
         for _ in range(30):
             bench.append()
         assert len(bench.log.segments) > 3
@@ -180,7 +180,7 @@ class TestRolling:
         assert all(segment.offsets.size_bytes <= 60 for segment in bench.log.segments)
 
     def test_offsets_more_than_31_bits_apart_are_in_different_segments(self) -> None:
-        bench = Bench(LogSettings(index_interval_bytes=0))
+        bench = LogWorkbench(LogSettings(index_interval_bytes=0))
         bench.append_fetched(batch(b"a", base_offset=0, leader_epoch=0))
         bench.append_fetched(
             batch(b"b", base_offset=WIDE, leader_epoch=0),
@@ -196,17 +196,17 @@ class TestRolling:
         assert bench.values() == [b"a", b"b", b"c", b"d"]
 
     def test_an_empty_log_takes_a_batch_from_far_behind_its_end(self) -> None:
-        bench = Bench(LogSettings(index_interval_bytes=0))
+        bench = LogWorkbench(LogSettings(index_interval_bytes=0))
         for offset in (WIDE, WIDE + 1, WIDE + 2):
             bench.append_fetched(batch(b"b", base_offset=offset, leader_epoch=0))
         assert bench.values() == [b"b"] * 3
         check_consistent(bench.log)
 
-    def test_an_empty_segment_is_not_closed(self, bench: Bench) -> None:
+    def test_an_empty_segment_is_not_closed(self, bench: LogWorkbench) -> None:
         assert bench.log.roll(NOW) is bench.log.segments[0]
         assert len(bench.log.segments) == 1
 
-    def test_new_settings_count_from_the_next_batch_on(self, bench: Bench) -> None:
+    def test_new_settings_count_from_the_next_batch_on(self, bench: LogWorkbench) -> None:
         for _ in range(20):
             bench.append()
         before = len(bench.log.segments)
@@ -220,7 +220,7 @@ class TestRolling:
 
 
 class TestFollower:
-    def test_offsets_and_epochs_are_the_leaders(self, bench: Bench) -> None:
+    def test_offsets_and_epochs_are_the_leaders(self, bench: LogWorkbench) -> None:
         bench.append_fetched(
             batch(b"a", b"b", base_offset=4, leader_epoch=2), batch(b"c", base_offset=9, leader_epoch=3)
         )
@@ -230,7 +230,7 @@ class TestFollower:
         check_consistent(bench.log)
 
     @pytest.mark.parametrize("tail", [1, 20, 61, 80])
-    def test_an_incomplete_batch_is_left_for_the_next_fetch(self, bench: Bench, tail: int) -> None:
+    def test_an_incomplete_batch_is_left_for_the_next_fetch(self, bench: LogWorkbench, tail: int) -> None:
         whole, more = batch(b"a", base_offset=0, leader_epoch=0), batch(bytes(30), base_offset=1, leader_epoch=0)
         assert bench.append_fetched(whole, more[:tail]) == len(whole)
         assert bench.append_fetched(more) == len(more)
@@ -238,7 +238,9 @@ class TestFollower:
         assert bench.append_fetched(b"") == 0
 
     @pytest.mark.parametrize(("offset", "epoch"), [(1, 5), (3, 4)], ids=["offset", "epoch"])
-    def test_descending_offsets_or_epochs_are_rejected_as_a_whole(self, bench: Bench, offset: int, epoch: int) -> None:
+    def test_descending_offsets_or_epochs_are_rejected_as_a_whole(
+        self, bench: LogWorkbench, offset: int, epoch: int
+    ) -> None:
         bench.append_fetched(batch(b"a", base_offset=1, leader_epoch=5))
         good = batch(b"b", base_offset=2, leader_epoch=5)
         with pytest.raises(CorruptBatch):
@@ -247,28 +249,28 @@ class TestFollower:
         bench.append_fetched(good)
         check_consistent(bench.log)
 
-    def test_a_flipped_bit_rejects_the_whole_file(self, bench: Bench) -> None:
+    def test_a_flipped_bit_rejects_the_whole_file(self, bench: LogWorkbench) -> None:
         bad = batch(b"a", base_offset=1, leader_epoch=0)
         bad[-2] ^= 1
         with pytest.raises(CorruptBatch):
             bench.append_fetched(batch(b"a", base_offset=0, leader_epoch=0), bad)
         assert bench.log.size == 0
 
-    def test_more_than_a_segment_holds_is_spread_over_several(self, bench: Bench) -> None:
+    def test_more_than_a_segment_holds_is_spread_over_several(self, bench: LogWorkbench) -> None:
         many = [batch(bytes(200), base_offset=offset, leader_epoch=0) for offset in range(20)]
         assert bench.append_fetched(*many) == sum(map(len, many))
         assert len(bench.log.segments) == 7
         assert all(segment.size <= 1000 for segment in bench.log.segments)
         check_consistent(bench.log)
 
-    def test_a_batch_that_a_leader_with_larger_segments_took_is_taken(self, bench: Bench) -> None:
+    def test_a_batch_that_a_leader_with_larger_segments_took_is_taken(self, bench: LogWorkbench) -> None:
         bench.append()
         bench.append_fetched(batch(bytes(2000), base_offset=1, leader_epoch=0))
         bench.append_fetched(batch(b"a", base_offset=2, leader_epoch=0))
         assert [segment.base_offset for segment in bench.log.segments] == [0, 1, 2]
 
-    def test_markers_end_transactions_as_on_the_leader(self, bench: Bench) -> None:
-        leader = Bench()
+    def test_markers_end_transactions_as_on_the_leader(self, bench: LogWorkbench) -> None:
+        leader = LogWorkbench()
         for producer_id in (1, 2):
             leader.append(batch(b"a", producer=Producer(producer_id, 0, transactional=True)))
         leader.mark(2, commit=False)
@@ -277,7 +279,7 @@ class TestFollower:
         assert producers_of(bench.log) == producers_of(leader.log)
         assert aborted_of(bench.log) == aborted_of(leader.log)
 
-    def test_a_batch_that_does_not_fit_its_producer_leaves_the_log_as_it_was(self, bench: Bench) -> None:
+    def test_a_batch_that_does_not_fit_its_producer_leaves_the_log_as_it_was(self, bench: LogWorkbench) -> None:
         bench.append_fetched(batch(b"a", base_offset=0, leader_epoch=0, producer=Producer(1, 0, transactional=True)))
         outside = batch(b"b", base_offset=2, leader_epoch=0, producer=Producer(1, 1))
         with pytest.raises(InvalidTxnState):
@@ -291,13 +293,13 @@ class TestFollower:
 class TestFlushing:
     @pytest.mark.parametrize("messages", [1, 3])
     def test_flush_messages_starts_a_sync(self, messages: int) -> None:
-        bench = Bench(LogSettings(flush_messages=messages))
+        bench = LogWorkbench(LogSettings(flush_messages=messages))
         for number in range(1, 10):
             bench.append()
             assert bench.log.recovery_point == number // messages * messages
 
     def test_followers_and_markers_count_too(self) -> None:
-        bench = Bench(LogSettings(flush_messages=1))
+        bench = LogWorkbench(LogSettings(flush_messages=1))
         bench.append_fetched(batch(b"a", b"b", base_offset=0, leader_epoch=0))
         assert bench.log.recovery_point == 2
         bench.mark(1, commit=True)
@@ -350,7 +352,7 @@ class TestFlushing:
         truncate_to(log, 1, now_ms=NOW, producer_expiration_ms=FOREVER)
         assert flush() == ["/d", "/"]
 
-    def test_a_failed_sync_is_reported_and_never_retried(self, bench: Bench) -> None:
+    def test_a_failed_sync_is_reported_and_never_retried(self, bench: LogWorkbench) -> None:
         bench.append()
         bench.simulated.fail_after(2)
         bench.log.flusher.start()
@@ -367,15 +369,15 @@ def slow_log() -> tuple[ManualBackground, PartitionLog]:
     return slow, create_log(environment, "/d", "t", 0, LogSettings(), now_ms=NOW)
 
 
-def append_plain(bench: Bench) -> None:
+def append_plain(bench: LogWorkbench) -> None:
     bench.append(batch(b"new", producer=Producer(5, 1)))
 
 
-def append_marker(bench: Bench) -> None:
+def append_marker(bench: LogWorkbench) -> None:
     bench.mark(6, commit=False)
 
 
-def append_block(bench: Bench) -> None:
+def append_block(bench: LogWorkbench) -> None:
     end = bench.log.log_end_offset
     marker = transaction_marker(
         commit=False,
@@ -389,7 +391,7 @@ def append_block(bench: Bench) -> None:
     bench.append_fetched(marker, batch(bytes(400), base_offset=end + 1, leader_epoch=3))
 
 
-def roll(bench: Bench) -> None:
+def roll(bench: LogWorkbench) -> None:
     bench.log.roll(NOW)
 
 
@@ -398,10 +400,10 @@ class TestFailingDisk:
     @pytest.mark.parametrize("act", [append_plain, append_marker, append_block, roll])
     @pytest.mark.parametrize("full", [False, True], ids=["same segment", "next segment"])
     def test_a_failed_append_leaves_the_log_unchanged_and_is_reported(
-        self, act: Callable[[Bench], None], full: bool, error: int
+        self, act: Callable[[LogWorkbench], None], full: bool, error: int
     ) -> None:
         for calls in range(1, 25):
-            bench = Bench(LogSettings(segment_bytes=900, index_interval_bytes=0))
+            bench = LogWorkbench(LogSettings(segment_bytes=900, index_interval_bytes=0))
             bench.append(batch(bytes(500 if full else 10), producer=Producer(5, 0)))
             bench.append(batch(bytes(210 if full else 10), producer=Producer(6, 0, transactional=True)))
             before = bench.log.log_end_offset, producers_of(bench.log), aborted_of(bench.log)
@@ -421,14 +423,14 @@ class TestFailingDisk:
             bench.reopen(clean=False)
             assert [header.base_offset for _, _, header, _ in stored_batches(bench.log)] == found
 
-    def test_no_file_stays_open(self, bench: Bench) -> None:
+    def test_no_file_stays_open(self, bench: LogWorkbench) -> None:
         for _ in range(30):
             bench.append()
         bench.log.close()
         assert bench.simulated.open_files == 0
 
 
-def test_headers_are_read_back(bench: Bench) -> None:
+def test_headers_are_read_back(bench: LogWorkbench) -> None:
     bench.append(batch(b"a", producer=Producer(3, 0)))
     (found,) = stored_batches(bench.log)
     assert read_header(found.data).producer_id == 3

@@ -12,7 +12,7 @@ from ottla.storage.log_environment import LogEnvironment
 from tests.support.log_workbench import (
     FOREVER,
     NOW,
-    Bench,
+    LogWorkbench,
     Producer,
     aborted_of,
     batch,
@@ -24,23 +24,23 @@ from tests.support.logs_in_memory import ManualBackground
 from tests.support.simulated_disk import SimulatedDisk
 
 
-def grown() -> Bench:
+def grown() -> LogWorkbench:
     """Batches of two records and markers, in several segments and epochs."""
-    bench = Bench(LogSettings(segment_bytes=500, index_interval_bytes=100, file_delete_delay_ms=0))
+    bench = LogWorkbench(LogSettings(segment_bytes=500, index_interval_bytes=100, file_delete_delay_ms=0))
     grow(bench, 12)
     return bench
 
 
-def grow(bench: Bench, rounds: int) -> None:
+def grow(bench: LogWorkbench, rounds: int) -> None:
     for number in range(rounds):
         bench.append(batch(b"a", b"b", producer=Producer(1, number * 2)), epoch=number // 3)
         bench.append(batch(b"c", b"d", producer=Producer(2, number * 2, transactional=True)), epoch=number // 3)
         bench.mark(2, commit=number % 2 == 0, epoch=number // 3)
 
 
-def rebuilt(upto: int) -> Bench:
+def rebuilt(upto: int) -> LogWorkbench:
     """The same log, as if the rest had never been appended."""
-    bench, full = Bench(LogSettings()), grown()
+    bench, full = LogWorkbench(LogSettings()), grown()
     for _, _, header, data in stored_batches(full.log):
         if header.last_offset < upto:
             bench.append_fetched(data)
@@ -67,7 +67,7 @@ def test_a_cut_log_is_as_if_the_rest_had_never_been(offset: int) -> None:
 
 
 def test_an_ended_transaction_holds_back_readers_until_its_marker_is_replicated_also_after_a_cut() -> None:
-    bench = Bench(LogSettings(segment_bytes=200))
+    bench = LogWorkbench(LogSettings(segment_bytes=200))
     bench.append(batch(b"a", b"b", producer=Producer(1, 0, transactional=True)))
     bench.log.advance_high_watermark(2)
     bench.mark(1, commit=False)
@@ -82,7 +82,7 @@ def test_an_ended_transaction_holds_back_readers_until_its_marker_is_replicated_
 
 
 def test_duplicates_of_truncated_batches_are_new() -> None:
-    bench = Bench()
+    bench = LogWorkbench()
     bench.append(batch(b"a", producer=Producer(1, 0)))
     bench.append(batch(b"b", producer=Producer(1, 1)))
     bench.truncate(1)
@@ -97,7 +97,7 @@ def test_nothing_behind_the_end_is_nothing_to_cut() -> None:
 
 
 def test_an_epoch_without_records_does_not_outlive_a_cut_that_cuts_nothing() -> None:
-    bench = Bench()
+    bench = LogWorkbench()
     bench.append(epoch=4)
     bench.log.epochs.assign(5, 1)
     bench.truncate(1)
@@ -119,7 +119,7 @@ def test_a_cut_lowers_the_marks_and_the_recovery_point() -> None:
 
 
 def test_a_cut_never_makes_replicated_transactions_unstable() -> None:
-    bench = Bench()
+    bench = LogWorkbench()
     bench.append(batch(b"a", producer=Producer(1, 0, transactional=True)))
     bench.mark(1, commit=True)
     bench.log.advance_high_watermark(2)
@@ -131,7 +131,7 @@ def test_a_cut_never_makes_replicated_transactions_unstable() -> None:
 def test_a_running_sync_does_not_count_after_a_truncation() -> None:
     slow = ManualBackground()
     log = create_log(LogEnvironment(disk=SimulatedDisk(1), background=slow), "/d", "t", 0, LogSettings(), now_ms=NOW)
-    bench = Bench()
+    bench = LogWorkbench()
     bench.log = log
     for _ in range(4):
         bench.append()
@@ -145,7 +145,7 @@ def test_a_running_sync_does_not_count_after_a_truncation() -> None:
 
 
 def test_time_based_rolling_counts_from_the_segment_that_is_active_after_a_cut() -> None:
-    bench = Bench(LogSettings(segment_ms=1000, file_delete_delay_ms=0))
+    bench = LogWorkbench(LogSettings(segment_ms=1000, file_delete_delay_ms=0))
     for time in (0, 10, 5000, 5001):
         bench.append(batch(b"a", timestamps=NOW + time))
     assert len(bench.log.segments) == 2
@@ -172,7 +172,7 @@ def test_starting_over_forgets_everything(offset: int) -> None:
 
 
 def test_before_the_first_segment_a_cut_starts_over() -> None:
-    bench = Bench(start_offset=50)
+    bench = LogWorkbench(start_offset=50)
     bench.append()
     assert bench.truncate(20)
     assert (bench.log.log_start_offset, bench.log.log_end_offset) == (20, 20)
@@ -229,16 +229,16 @@ class TestLogStart:
         assert (bench.log.log_start_offset, bench.log.log_end_offset, bench.log.size) == (77, 77, 0)
 
 
-def fail_truncate(bench: Bench) -> None:
+def fail_truncate(bench: LogWorkbench) -> None:
     bench.truncate(20)
 
 
-def fail_start_over(bench: Bench) -> None:
+def fail_start_over(bench: LogWorkbench) -> None:
     truncate_fully(bench.log, 99, now_ms=NOW)
 
 
 @pytest.mark.parametrize("act", [fail_truncate, fail_start_over])
-def test_a_failing_disk_is_reported(act: Callable[[Bench], None]) -> None:
+def test_a_failing_disk_is_reported(act: Callable[[LogWorkbench], None]) -> None:
     for calls in range(1, 60):
         bench = grown()
         bench.simulated.fail_after(calls)

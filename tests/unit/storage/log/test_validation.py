@@ -12,13 +12,13 @@ from ottla.storage.log import validation
 from ottla.storage.log.producers import Origin
 from ottla.storage.log.settings import LogSettings
 from ottla.storage.log.validation import validate_batch
-from tests.support.log_workbench import NOW, Bench, Producer, batch, check_consistent, stored_batches
+from tests.support.log_workbench import NOW, LogWorkbench, Producer, batch, check_consistent, stored_batches
 
 DAY = 86_400_000
 
 
 def refused(data: bytearray, settings: LogSettings | None = None, origin: Origin = Origin.CLIENT) -> RecordError:
-    bench = Bench(settings or LogSettings())
+    bench = LogWorkbench(settings or LogSettings())
     with pytest.raises(RecordError) as raised:
         bench.append(data, origin=origin)
     assert bench.log.log_end_offset == bench.log.size == 0
@@ -45,7 +45,7 @@ class TestBytes:
     def test_the_largest_batch_is_taken_and_one_byte_more_is_not(self) -> None:
         data = batch(bytes(500))
         settings = LogSettings(max_message_bytes=len(data))
-        Bench(settings).append(bytearray(data))
+        LogWorkbench(settings).append(bytearray(data))
         too_large = LogSettings(max_message_bytes=len(data) - 1)
         for origin in (Origin.CLIENT, Origin.COORDINATOR):
             assert isinstance(refused(bytearray(data), too_large, origin), MessageTooLarge)
@@ -76,11 +76,11 @@ class TestTimestamps:
 
     def test_too_late_is_refused_though_early_ones_may_be(self) -> None:
         settings = LogSettings(message_timestamp_after_max_ms=1000)
-        Bench(settings).append(batch(b"a", timestamps=1))
+        LogWorkbench(settings).append(batch(b"a", timestamps=1))
         assert isinstance(refused(batch(b"a", timestamps=NOW + 1001), settings), InvalidTimestamp)
 
     def test_no_timestamp_is_never_bad(self) -> None:
-        Bench(self.SETTINGS).append(batch(b"a", timestamps=-1))
+        LogWorkbench(self.SETTINGS).append(batch(b"a", timestamps=-1))
 
     def test_with_log_append_time_the_producers_clock_does_not_matter(self) -> None:
         settings = LogSettings(
@@ -88,7 +88,7 @@ class TestTimestamps:
             message_timestamp_before_max_ms=1,
             message_timestamp_after_max_ms=1,
         )
-        bench = Bench(settings)
+        bench = LogWorkbench(settings)
         bench.append(batch(b"a", b"b", timestamps=[5, NOW * 2]))
         (found,) = stored_batches(bench.log)
         assert [record.timestamp for record in read_records(found.data)] == [NOW, NOW]
@@ -108,10 +108,10 @@ class TestKeys:
             assert [number for number, _ in error.record_errors] == [1, 3]
 
     def test_an_empty_key_is_a_key(self) -> None:
-        Bench(LogSettings(compact=True)).append(batch(b"a", key=b""))
+        LogWorkbench(LogSettings(compact=True)).append(batch(b"a", key=b""))
 
     def test_elsewhere_keys_are_not_needed(self) -> None:
-        Bench().append(batch(b"a", key=None))
+        LogWorkbench().append(batch(b"a", key=None))
 
 
 class TestCompression:
@@ -121,7 +121,7 @@ class TestCompression:
     def test_a_topics_compression_is_the_one_that_is_stored(
         self, source: Compression, target: Compression, clock: TimestampType
     ) -> None:
-        bench = Bench(LogSettings(compression=target, message_timestamp_type=clock))
+        bench = LogWorkbench(LogSettings(compression=target, message_timestamp_type=clock))
         times = [NOW, NOW + 7, NOW - 3]
         producer = Producer(4, 0, transactional=True)
         sent = batch(b"a" * 50, b"b" * 50, None, timestamps=times, compression=source, producer=producer)
@@ -148,7 +148,7 @@ class TestCompression:
         refused(data, LogSettings(compression=Compression.ZSTD))
 
     def test_as_the_producer_did_is_untouched(self) -> None:
-        bench = Bench(LogSettings())
+        bench = LogWorkbench(LogSettings())
         sent = batch(bytes(500), compression=Compression.SNAPPY)
         bench.append(bytearray(sent))
         (found,) = stored_batches(bench.log)
