@@ -43,7 +43,7 @@ class LogWriter:
     open: dict[int, int] = field(default_factory=dict)
     """Producer id → first offset of its transaction."""
 
-    def data(
+    def append(
         self,
         count: int = 3,
         *,
@@ -97,7 +97,7 @@ class LogWriter:
     def compacts(self) -> bool:
         return self.log.settings.compact
 
-    def end(self, producer_id: int, *, commit: bool) -> None:
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """End the producer's transaction."""
         base = self.log.log_end_offset
         self.log.append_marker(
@@ -228,13 +228,15 @@ def write_random(writer: LogWriter, steps: int) -> None:
     for _ in range(steps):
         kind = writer.random.randrange(6)
         if kind == 0:
-            writer.data(writer.random.randrange(1, 5))
+            writer.append(writer.random.randrange(1, 5))
         elif kind == 1:
-            writer.data(writer.random.randrange(1, 5), producer_id=1)
+            writer.append(writer.random.randrange(1, 5), producer_id=1)
         elif kind == 2 and writer.open:
-            writer.end(writer.random.choice(list(writer.open)), commit=writer.random.random() < 0.5)
+            writer.end_transaction(writer.random.choice(list(writer.open)), commit=writer.random.random() < 0.5)
         else:
-            writer.data(writer.random.randrange(1, 4), producer_id=writer.random.choice([2, 3, 4]), transactional=True)
+            writer.append(
+                writer.random.randrange(1, 4), producer_id=writer.random.choice([2, 3, 4]), transactional=True
+            )
 
 
 def encode(text: str | None) -> bytes | None:
@@ -249,7 +251,7 @@ def test_every_compression_of_producer_and_topic_is_readable(
     writer = workspace.create(replace(SETTINGS, compression=stored, message_timestamp_type=timestamp_type))
     for sent in (*Compression, *Compression):
         for producer_id in (-1, 1):
-            writer.data(20, compression=sent, producer_id=producer_id)
+            writer.append(20, compression=sent, producer_id=producer_id)
     dump = workspace.check(writer)
     assert len(dump.offsets) > 1
     assert sum(map(len, dump.offsets.values())) > 10
@@ -265,7 +267,7 @@ def test_producers_and_transactions_in_many_segments_are_readable(
     dump = workspace.check(writer)
     assert len(dump.times) > 3
     assert dump.aborted
-    assert writer.open, "a transaction is still open at the end"
+    assert writer.open, "no transaction is open at the end"
 
 
 def test_an_empty_log_is_readable(workspace: Workspace) -> None:
@@ -352,11 +354,11 @@ def test_a_recovered_log_is_readable(tmp_path: Path, java_peer: JavaPeer, seed: 
     workspace.directory.checkpoint_high_watermarks()
     # Nothing was closed: the newest file loses its end, and the indexes lose what was only in memory.
     newest = max((tmp_path / "t-0").glob("*.log"))
-    truncation = workspace.random.randrange(newest.stat().st_size + 1)
-    whole = [header for position, header in writer.log.active.headers() if position + header.size_bytes <= truncation]
+    kept_bytes = workspace.random.randrange(newest.stat().st_size + 1)
+    whole = [header for position, header in writer.log.active.headers() if position + header.size_bytes <= kept_bytes]
     end = whole[-1].next_offset if whole else writer.log.active.base_offset
     with newest.open("r+b") as file:
-        file.truncate(truncation)
+        file.truncate(kept_bytes)
     writer = workspace.reopen(writer)
     assert writer.log.log_end_offset == end
     writer.forget_from(end)
@@ -369,7 +371,7 @@ def test_recovery_keeps_batches_after_a_compaction_gap(workspace: Workspace) -> 
     """Kafka stores its recovery point once a minute, and its cleaner may remove the end of a segment before."""
     writer = workspace.create(replace(SETTINGS, compact=True, delete=False))
     for _ in range(40):
-        writer.data()
+        writer.append()
     first = writer.log.segments[0]
     *_, (position, header) = first.headers()
     with Path(first.path(".log")).open("r+b") as file:
@@ -389,7 +391,7 @@ def test_a_compacted_log_is_readable(tmp_path: Path, java_peer: JavaPeer, seed: 
     writer = workspace.create(replace(SETTINGS, compact=True, delete=False, min_cleanable_dirty_ratio=0.0))
     write_random(writer, 200)
     for producer_id in list(writer.open):
-        writer.end(producer_id, commit=seed % 2 == 0)
+        writer.end_transaction(producer_id, commit=seed % 2 == 0)
     write_random(writer, 60)
     writer.commit_all()
     plan = cleaner.plan(writer.log, first_dirty_offset=None, now_ms=writer.now_ms)
