@@ -106,7 +106,7 @@ class Question:
     answer: list[str] = field(default_factory=list)
 
     @property
-    def is_yes(self) -> bool:
+    def is_accepted(self) -> bool:
         return self.answer[0] == "yes"
 
 
@@ -338,12 +338,12 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Question]:
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_configurations_are_accepted_or_refused_as_in_kafka(name: str, answers: Mapping[str, Question]) -> None:
-    ask = answers[name]
-    if ask.is_yes:
-        assert listener_summary(load_settings(ask.arguments[1])) == ask.answer[1:]
+    question = answers[name]
+    if question.is_accepted:
+        assert listener_summary(load_settings(question.arguments[1])) == question.answer[1:]
     else:
-        with pytest.raises(InvalidConfiguration, match=f"^{ask.arguments[1]}"):
-            load_settings(ask.arguments[1])
+        with pytest.raises(InvalidConfiguration, match=f"^{question.arguments[1]}"):
+            load_settings(question.arguments[1])
 
 
 def listener_summary(settings: NodeSettings) -> list[str]:
@@ -360,7 +360,9 @@ def listener_summary(settings: NodeSettings) -> list[str]:
 
 
 def format_endpoints(endpoints: Sequence[ListenerEndpoint]) -> str:
-    return ";".join(f"{one.name}|{one.host}|{one.port}|{int(one.protocol)}" for one in endpoints)
+    return ";".join(
+        f"{endpoint.name}|{endpoint.host}|{endpoint.port}|{int(endpoint.protocol)}" for endpoint in endpoints
+    )
 
 
 # ---- formatting: the same files with the same records, except for ids and times ----
@@ -391,13 +393,13 @@ FORMATS = {
     "standalone": Formatting(DYNAMIC, ("--standalone",)),
     "initial-controllers": Formatting(DYNAMIC, ("-I", TWO)),
     "initial-controllers-twice": Formatting(DYNAMIC, ("-I", f"{TWO},1@a:1:JEXY6aqzQY-32P5TStzaFg")),
-    "initial-controllers-broken": Formatting(DYNAMIC, ("-I", "1@a:1")),
+    "initial-controllers-invalid": Formatting(DYNAMIC, ("-I", "1@a:1")),
     "initial-controllers-elsewhere": Formatting(DYNAMIC, ("-I", "7@a:1:JEXY6aqzQY-32P5TStzaFg")),
     "joins": Formatting(DYNAMIC, ("-N",)),
     "joins-with-level": Formatting(DYNAMIC, ("-N", "-f", "kraft.version=1")),
     "joins-with-level-0": Formatting(DYNAMIC, ("-N", "-f", "kraft.version=0")),
-    "nothing-said": Formatting(DYNAMIC),
-    "two-said": Formatting(COMBINED, ("--standalone",)),
+    "no-quorum-option": Formatting(DYNAMIC),
+    "voters-and-standalone": Formatting(COMBINED, ("--standalone",)),
     "broker": Formatting(BROKER),
     "broker-dynamic": Formatting({**BROKER, **{name: DYNAMIC[name] for name in list(DYNAMIC)[4:]}}),
     "broker-standalone": Formatting({**BROKER, **{name: DYNAMIC[name] for name in list(DYNAMIC)[4:]}}, ("-s",)),
@@ -430,10 +432,10 @@ FORMATS = {
     "feature-kraft-0": Formatting(COMBINED, ("-f", "kraft.version=0")),
     "scram": Formatting(DYNAMIC, ("-s", "-S", ALICE, "-S", BOB)),
     "scram-too-early": Formatting(COMBINED, ("-r", "3.4", "-S", ALICE)),
-    "scram-nameless": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[password=x]")),
+    "scram-without-name": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[password=x]")),
     "scram-few-iterations": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,password=x,iterations=100]")),
     "scram-unknown": Formatting(COMBINED, ("-S", "SCRAM-SHA-1=[name=a,password=x]")),
-    "scram-too-much": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,password=x,colour=red]")),
+    "scram-unknown-parameter": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,password=x,colour=red]")),
     "scram-unsalted": Formatting(COMBINED, ("-S", "SCRAM-SHA-256=[name=a,saltedpassword=YCE=]")),
 }
 CHOSEN_ID = base64.urlsafe_b64decode("JEXY6aqzQY-32P5TStzaFg==")
@@ -463,10 +465,10 @@ def format_as(flags: Sequence[str], settings: NodeSettings) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_nodes_are_formatted_as_in_kafka(name: str, answers: Mapping[str, Question], tmp_path: Path) -> None:
-    ask, case = answers[f"format {name}"], FORMATS[name]
-    kafka_folder = Path(ask.arguments[4]).parent
+    question, case = answers[f"format {name}"], FORMATS[name]
+    kafka_folder = Path(question.arguments[4]).parent
     path = write_properties(tmp_path / "server.properties", case.properties(tmp_path))
-    if not ask.is_yes:
+    if not question.is_accepted:
         with pytest.raises(FormattingRefused):
             format_as(case.flags, load_settings(path))
         assert list(tmp_path.rglob("*")) == [path]
@@ -484,14 +486,21 @@ def files_in(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def check_meta(mine: Path, theirs: Path) -> None:
-    ours, other = read_meta(SystemDisk(), str(mine.parent)), read_meta(SystemDisk(), str(theirs.parent))
-    assert ours is not None
-    assert other is not None
-    assert (ours.cluster_id, ours.node_id, ours.others) == (other.cluster_id, other.node_id, other.others)
-    assert ours.directory_id
+def check_meta(ottla_path: Path, kafka_path: Path) -> None:
+    ottla_meta, kafka_meta = (
+        read_meta(SystemDisk(), str(ottla_path.parent)),
+        read_meta(SystemDisk(), str(kafka_path.parent)),
+    )
+    assert ottla_meta is not None
+    assert kafka_meta is not None
+    assert (ottla_meta.cluster_id, ottla_meta.node_id, ottla_meta.others) == (
+        kafka_meta.cluster_id,
+        kafka_meta.node_id,
+        kafka_meta.others,
+    )
+    assert ottla_meta.directory_id
     # A voter's directory has the id that the operator chose; other ids are random.
-    assert (ours.directory_id == CHOSEN_ID) == (other.directory_id == CHOSEN_ID)
+    assert (ottla_meta.directory_id == CHOSEN_ID) == (kafka_meta.directory_id == CHOSEN_ID)
 
 
 def read_snapshot(path: Path) -> list[object]:
