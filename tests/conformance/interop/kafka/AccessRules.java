@@ -84,7 +84,7 @@ public final class AccessRules implements Authorizer {
     public AuthorizationResult authorizeByResourceType(
         AuthorizableRequestContext context, AclOperation operation, ResourceType type
     ) {
-        System.out.println("questions by type: " + ApiKeys.forId(context.requestType()).name + " v"
+        System.out.println("asked by type: " + ApiKeys.forId(context.requestType()).name + " v"
             + context.requestVersion() + " " + operation + " " + type);
         return AuthorizationResult.DENIED;
     }
