@@ -114,11 +114,11 @@ def main() -> None:
     for path in sorted((ROOT / "src").rglob("*.py")):
         source = path.read_text()
         tree = ast.parse(source)
-        where = str(path.relative_to(ROOT / "src"))
+        module = str(path.relative_to(ROOT / "src"))
         for line, kind, text in [*messages(tree), *docstrings(tree), *comments(source)]:
-            prose.setdefault(kind, []).extend(Sample(f"{where}:{line}", kind, part) for part in sentences(text))
+            prose.setdefault(kind, []).extend(Sample(f"{module}:{line}", kind, part) for part in sentences(text))
         identifiers += [
-            Sample(f"{where}:{line}", kind, name) for line, kind, name in names(tree) if name not in UNREMARKABLE
+            Sample(f"{module}:{line}", kind, name) for line, kind, name in names(tree) if name not in UNREMARKABLE
         ]
     chooser = random.Random(seed)  # noqa: S311 (a choice that anyone can repeat)
     kinds = sorted(prose)

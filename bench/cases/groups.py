@@ -110,9 +110,9 @@ def commit_offsets(trial: Trial, clients: int, commits_each: int) -> Figures:
             thread.start()
         for thread in threads:
             thread.join()
-        took = time.perf_counter() - began
+        duration_s = time.perf_counter() - began
         figures |= compute_percentiles(times)
-        figures["records_per_s"] = len(times) / took
+        figures["records_per_s"] = len(times) / duration_s
     for member in members:
         member.close()
     if len(times) < clients * commits_each:

@@ -104,7 +104,7 @@ def growth_groups(trial: Trial) -> Figures:
     names = [f"many-{trial.x}-{number}" for number in range(trial.x)]
     group = Group(trial.cluster.nodes[0].port, names[0], 0)
     group.find_coordinator()
-    chance = random.Random(trial.x)
+    chooser = random.Random(trial.x)
     with group.connect() as connection:
 
         def commit(name: str, offset: int) -> int:
@@ -121,7 +121,7 @@ def growth_groups(trial: Trial) -> Figures:
             times = []
             for number in range(trial.scaled(COMMITS)):
                 began = time.perf_counter()
-                if code := commit(chance.choice(names), number):
+                if code := commit(chooser.choice(names), number):
                     raise ToolFailed(f"a commit got error {code}")
                 times.append((time.perf_counter() - began) * 1000)
             figures |= compute_percentiles(times)
@@ -184,11 +184,11 @@ def _write(trial: Trial, topic: str, records: int) -> Figures:
 
 
 def _fetch_at_random(trial: Trial, topic: str, records: int) -> Figures:
-    chance = random.Random(records)
+    chooser = random.Random(records)
     times = []
     with Group(trial.cluster.nodes[0].port, "", 0).connect() as connection:
         for _ in range(trial.scaled(FETCHES)):
-            part = FetchPartition(partition=0, fetch_offset=chance.randrange(records), partition_max_bytes=10_000)
+            part = FetchPartition(partition=0, fetch_offset=chooser.randrange(records), partition_max_bytes=10_000)
             began = time.perf_counter()
             answer = send_request(connection, FetchRequest(topics=[FetchTopic(topic=topic, partitions=[part])]), 11)
             times.append((time.perf_counter() - began) * 1000)

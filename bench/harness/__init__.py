@@ -1,1 +1,1 @@
-"""What benchmarks and tests both use: systems under test, Kafka's jars, ports, certificates, message values."""
+"""The harness that benchmarks and tests share: systems, Kafka's jars, ports, certificates, message values."""

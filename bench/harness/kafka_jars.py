@@ -62,11 +62,11 @@ def java_sources() -> list[Path]:
 
 
 def digest(files: Sequence[Path]) -> str:
-    sums = hashlib.sha256()
+    content_hash = hashlib.sha256()
     for file in files:
         content = file.read_bytes()
-        sums.update(f"{file.name} {len(content)}\n".encode() + content)
-    return sums.hexdigest()[:16]
+        content_hash.update(f"{file.name} {len(content)}\n".encode() + content)
+    return content_hash.hexdigest()[:16]
 
 
 def cached_folder(name: str, make: Callable[[Path], None]) -> Path:
@@ -150,16 +150,18 @@ def install(package: str) -> None:
 def run(command: Sequence[str]) -> str | None:
     """Run a command. Return None, or the error if it fails."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=STEP_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return None if done.returncode == 0 else (done.stdout + done.stderr).strip()[-2000:] or f"exit {done.returncode}"
+    if result.returncode == 0:
+        return None
+    return (result.stdout + result.stderr).strip()[-2000:] or f"exit {result.returncode}"
 
 
-def unavailable(what: str) -> NoReturn:
-    message = f"comparing with Kafka's own classes needs {what}"
+def unavailable(requirement: str) -> NoReturn:
+    message = f"comparing with Kafka's own classes needs {requirement}"
     if os.environ.get("CI"):
         pytest.fail(message, pytrace=False)
     pytest.skip(message)

@@ -68,12 +68,12 @@ def produce(
                 other.poll(0)
     for producer in all_producers:
         producer.flush(TIMEOUT_S)
-    took = time.perf_counter() - began
+    duration_s = time.perf_counter() - began
     if errors or len(latencies) != records:
         raise ToolFailed(
             f"{len(latencies)} of {records} records got a response, {len(errors)} with errors: {errors[:1]}"
         )
-    rates = {"records_per_s": records / took, "mb_per_s": records * record_bytes / took / 2**20}
+    rates = {"records_per_s": records / duration_s, "mb_per_s": records * record_bytes / duration_s / 2**20}
     return rates | compute_percentiles(latencies)
 
 
@@ -109,10 +109,14 @@ def consume(
         threading.Thread(target=read, args=(number,), daemon=True).start()
     for _ in range(consumers):
         finished.acquire()
-    took = time.perf_counter() - began
+    duration_s = time.perf_counter() - began
     if problems or counts[0] < records:
         raise ToolFailed(f"{counts[0]} of {records} records were read: {problems[:1]}")
-    return {"records_per_s": counts[0] / took, "mb_per_s": counts[1] / took / 2**20, "time_ms": took * 1000}
+    return {
+        "records_per_s": counts[0] / duration_s,
+        "mb_per_s": counts[1] / duration_s / 2**20,
+        "time_ms": duration_s * 1000,
+    }
 
 
 def end_to_end(

@@ -56,12 +56,12 @@ def cpu_usage(pids: Iterable[int]) -> dict[int, CpuUsage]:
     usage = {}
     for pid in process_tree(pids):
         if fields := _stat(pid):
-            user, system, *waited_for = (int(field) / _TICKS for field in fields[_UTIME : _CSTIME + 1])
+            user, system, *children = (int(field) / _TICKS for field in fields[_UTIME : _CSTIME + 1])
             try:
                 own = time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
             except OSError:  # the process has just ended
                 own = user + system
-            usage[pid] = CpuUsage(int(fields[_PARENT]), own, sum(waited_for))
+            usage[pid] = CpuUsage(int(fields[_PARENT]), own, sum(children))
     return usage
 
 

@@ -74,12 +74,12 @@ class Group:
         ready.wait()
         began = time.perf_counter()
         is_stable = self._is_stable.wait(TIMEOUT_S)
-        took = (time.perf_counter() - began) * 1000
+        duration_ms = (time.perf_counter() - began) * 1000
         for thread in threads:
             thread.join(TIMEOUT_S)
         if self._problems or not is_stable:
             raise ToolFailed(f"group {self.name} is not stable after {TIMEOUT_S:g} s: {self._problems[:1]}")
-        return took
+        return duration_ms
 
     def record_assignment(self, number: int, assignment: Any, are_stable: Callable[[list[Any]], bool]) -> None:
         """Record the assignment of a member. The group is stable when all members have one and they fit together."""
@@ -186,6 +186,6 @@ def _is_one_each(assignments: list[frozenset[int]]) -> bool:
     return all(len(partitions) == 1 for partitions in assignments) and len(all_partitions) == len(assignments)
 
 
-def _check(code: int, what: str) -> None:
+def _check(code: int, request: str) -> None:
     if code:
-        raise ToolFailed(f"{what} got error {code}")
+        raise ToolFailed(f"{request} got error {code}")

@@ -187,6 +187,6 @@ def _values(data: Any) -> Iterator[tuple[int, bytes]]:
             yield record.offset, record.value or b""
 
 
-def _check(code: int, what: str) -> None:
+def _check(code: int, request: str) -> None:
     if code:
-        raise ToolFailed(f"{what} got error {code}")
+        raise ToolFailed(f"{request} got error {code}")

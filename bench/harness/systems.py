@@ -156,10 +156,10 @@ def _formatted_files(name: str) -> dict[str, bytes]:
         }
         _write(properties, values)
         command = system.format(properties)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
-        if done.returncode:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+        if result.returncode:
             raise ServerFailed(
-                f"{system.title()} could not format its directory: {(done.stdout + done.stderr)[-2000:]}"
+                f"{system.title()} could not format its directory: {(result.stdout + result.stderr)[-2000:]}"
             )
         return {file.name: file.read_bytes() for file in (Path(folder) / "logs").iterdir() if file.is_file()}
 
@@ -241,12 +241,12 @@ class Node:
             time.sleep(POLL_S)
         raise ServerFailed(f"{self.system.title()} is not ready after {START_TIMEOUT_S} s: {self.log_tail()}")
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> None:
         """Stop the process with a signal, and wait for its end."""
         if self.process is None:
             return
         process, self.process = self.process, None
-        process.send_signal(how)
+        process.send_signal(stop_signal)
         try:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -313,9 +313,9 @@ class Cluster:
             node.wait_for_brokers(len(self.nodes))
         return time.perf_counter() - began
 
-    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self, stop_signal: signal.Signals = signal.SIGTERM) -> None:
         for node in self.nodes:
-            node.stop(how)
+            node.stop(stop_signal)
 
     def serves(self, keys: frozenset[int]) -> bool:
         """Whether the nodes serve these APIs."""

@@ -23,14 +23,14 @@ class ToolFailed(Exception):
 def run_tool(command: Sequence[str]) -> str:
     """Run a tool and return its output. Raise ToolFailed if it fails."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise ToolFailed(f"{' '.join(command[-8:])}: no result after {TIMEOUT_S} s") from error
-    if done.returncode:
-        raise ToolFailed(f"exit {done.returncode}: {(done.stdout + done.stderr)[-2000:]}")
-    return done.stdout
+    if result.returncode:
+        raise ToolFailed(f"exit {result.returncode}: {(result.stdout + result.stderr)[-2000:]}")
+    return result.stdout
 
 
 def producer_performance(

@@ -42,19 +42,19 @@ def append(folder: str) -> None:
         ("64 KiB", make_batch(64, 1000), 8_000),
     ):
         log = new_log(f"{folder}/{name}", now_ms)
-        took, cpu = time.perf_counter(), time.process_time()
+        time_s, cpu = time.perf_counter(), time.process_time()
         for number in range(count):
             data = bytearray(batch)
             if data[43] == 0:  # it has a producer id, so its sequence must rise
                 data = make_batch(1, 130, producer_id=7, sequence=number)
             log.append(data, leader_epoch=1, now_ms=now_ms)
-        took, cpu = time.perf_counter() - took, time.process_time() - cpu
+        time_s, cpu = time.perf_counter() - time_s, time.process_time() - cpu
         building = _cost_of_building(batch, count)
         writing = _cost_of_writing(f"{folder}/plain", batch, count)
         log.advance_high_watermark(log.log_end_offset)
         reading = _cost_of_reading(log)
         print(
-            f"{name:24} {count / (took - building):10,.0f} {(cpu - building) / count * 1e6:8.1f} "
+            f"{name:24} {count / (time_s - building):10,.0f} {(cpu - building) / count * 1e6:8.1f} "
             f"{writing / count * 1e6:20.1f} {reading * 1e6:19.1f}"
         )
         shutil.rmtree(log.directory)
@@ -73,13 +73,13 @@ def recover(folder: str) -> None:
             log.append(bytearray(batch), leader_epoch=1, now_ms=now_ms)
         size, end = log.size, log.log_end_offset
         del log
-        took = time.perf_counter()
+        time_s = time.perf_counter()
         log = open_log(
             LogEnvironment(), f"{folder}/recovered", "topic", 0, DEFAULT_LOG_SETTINGS, clean=False, now_ms=now_ms
         )
-        took = time.perf_counter() - took
+        time_s = time.perf_counter() - time_s
         assert log.log_end_offset == end
-        print(f"recovery of {size / 1e9:.1f} GB in batches of {name:7} {took:6.2f} s {size / took / 1e9:6.2f} GB/s")
+        print(f"recovery of {size / 1e9:.1f} GB in batches of {name:7} {time_s:6.2f} s {size / time_s / 1e9:6.2f} GB/s")
         shutil.rmtree(log.directory)
 
 
@@ -99,13 +99,13 @@ def open_many(folder: str) -> None:
     gc.collect()
     before = resident_bytes()
     reopened = LogDirectory(path, meta)
-    took, cpu = time.perf_counter(), time.process_time()
+    time_s, cpu = time.perf_counter(), time.process_time()
     reopened.load(lambda _: DEFAULT_LOG_SETTINGS, now_ms)
-    took, cpu = time.perf_counter() - took, time.process_time() - cpu
+    time_s, cpu = time.perf_counter() - time_s, time.process_time() - cpu
     assert len(reopened.logs) == PARTITIONS
     assert all(log.log_end_offset == 10 for log in reopened.logs.values())
     kib = (resident_bytes() - before) / PARTITIONS / 1024
-    print(f"open {PARTITIONS:,} partitions after a clean stop: {took:.2f} s ({cpu:.2f} s CPU), {kib:.1f} KiB each")
+    print(f"open {PARTITIONS:,} partitions after a clean stop: {time_s:.2f} s ({cpu:.2f} s CPU), {kib:.1f} KiB each")
 
 
 class _UnsyncedDisk(SystemDisk):

@@ -249,11 +249,11 @@ def _on_loop(loop: asyncio.AbstractEventLoop) -> float:
         began = time.process_time()
         near.send(bytes(200))
         loop.run_until_complete(done)
-        took = time.process_time() - began
+        cpu_s = time.process_time() - began
         loop.remove_reader(far.fileno())
         loop.remove_reader(near.fileno())
         loop.close()
-    return took / TURNS
+    return cpu_s / TURNS
 
 
 def _on_selector() -> float:

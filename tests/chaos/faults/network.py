@@ -3,7 +3,7 @@
     with Network([1, 2, 3]) as network:      # this thread, and what it starts, now runs on the clients' host
         cluster = OttlaCluster(tmp_path, network=network)
         network.cut([1], [2, 3])             # no packets in either direction; clients still reach all hosts
-        network.block(2, sources=[3])            # 2 receives nothing from 3, but 3 receives from 2
+        network.block(2, sources=[3])        # 2 receives nothing from 3, but 3 receives from 2
         network.heal()
 
 The addresses belong to the range for benchmarks (RFC 2544) and exist only in these namespaces. Leaving the block
@@ -54,13 +54,13 @@ class Network:
 
     # -- packet filters --
 
-    def cut(self, some: Iterable[int], others: Iterable[int]) -> None:
+    def cut(self, hosts: Iterable[int], others: Iterable[int]) -> None:
         """Block all packets between two groups of hosts, in both directions."""
-        some, others = [*some], [*others]
-        for host in some:
+        hosts, others = [*hosts], [*others]
+        for host in hosts:
             self.block(host, sources=others)
         for host in others:
-            self.block(host, sources=some)
+            self.block(host, sources=hosts)
 
     def block(self, host: int, *, sources: Iterable[int]) -> None:
         """Block packets from the sources to a host, in this direction only."""
@@ -92,7 +92,9 @@ class Network:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.close()
 
     def close(self) -> None:

@@ -43,7 +43,7 @@ def test_partitions_in_each_direction_lose_nothing(network: Network, cluster: Ot
         wait_until_in_sync(cluster)
         controller = cluster.controller()
         network.block(controller, sources=[number for number in cluster.nodes if number != controller])
-        # It keeps requests for half a minute, and until then answers Metadata requests that it still leads.
+        # It keeps requests for half a minute, and answers Metadata requests as if it still led.
         producing.wait_for(300, timeout_s=120)
         network.heal()
         wait_until_in_sync(cluster)

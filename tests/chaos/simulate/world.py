@@ -68,7 +68,9 @@ class World:
             self.machines[number] = Machine(number, self.loop, self.network, self.invariants, settings, machine_random)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         for machine in self.machines.values():
             if machine.is_up:
                 machine.kill()
@@ -114,21 +116,21 @@ class World:
     def servers(self) -> str:
         return ",".join(f"node{number}:{BROKER_PORT}" for number in self.broker_ids)
 
-    async def until(self, is_true: Any, what: str, seconds: float = 120.0) -> None:
+    async def until(self, is_true: Any, condition: str, seconds: float = 120.0) -> None:
         """Wait until a condition is true. Fail after a time."""
         end = self.loop.now_s + seconds
         while not is_true():
-            assert self.loop.now_s < end, f"not true after {seconds:g} simulated seconds: {what}"
+            assert self.loop.now_s < end, f"not true after {seconds:g} simulated seconds: {condition}"
             await asyncio.sleep(CHECK_INTERVAL_S)
 
     async def create(self, topic: str, *, partitions: int, replicas: int = 3) -> None:
         async with Cluster(self.servers, timeout_s=60.0) as cluster:
             await Admin(cluster).create_topic(topic, partitions=partitions, replicas=replicas)
 
-    def cut(self, some: list[int], others: list[int]) -> None:
+    def cut(self, hosts: list[int], others: list[int]) -> None:
         """Cut the links between two groups of hosts in both directions."""
-        self.network.cut |= {(one, other) for one in some for other in others if one != other}
-        self.network.cut |= {(other, one) for one in some for other in others if one != other}
+        self.network.cut |= {(one, other) for one in hosts for other in others if one != other}
+        self.network.cut |= {(other, one) for one in hosts for other in others if one != other}
 
     def repair(self) -> None:
         """Heal the network and start all machines."""

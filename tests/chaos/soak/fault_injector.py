@@ -110,12 +110,12 @@ class FaultInjector:
         for node in self._running():
             self._end(node, signal.SIGKILL)
 
-    def _end(self, node: ClusterNode, how: signal.Signals) -> None:
+    def _end(self, node: ClusterNode, stop_signal: signal.Signals) -> None:
         if node.id in self._paused:
             self._cluster.resume(node.id)
             self._paused.discard(node.id)
         # A node that has just started does not handle signals yet.
-        node.end(how, other_exit_codes=(-how,))
+        node.end(stop_signal, other_exit_codes=(-stop_signal,))
 
     # -- network --
 
