@@ -28,9 +28,14 @@ class _Slot:
 
     def __init__(self) -> None:
         self.opening = asyncio.Lock()
+        self.attempt: asyncio.Task[None] | None = None
         self.connection: Connection | None = None
+        self.is_closed = False
 
     def close(self) -> None:
+        self.is_closed = True
+        if self.attempt is not None:
+            self.attempt.cancel()
         if self.connection is not None:
             self.connection.close()
 
@@ -55,27 +60,34 @@ class ConnectionPool:
         """Return the open connection to an address for a purpose; open one if needed.
 
         Traffic of one purpose never waits behind another's. Raises what `Connection.connect` raises, and NetworkFailed
-        if the owner drops the connection meanwhile.
+        as soon as the owner drops the connection: nothing waits for a node that may not answer.
         """
         key = _Key(host, port, purpose)
         slot = self._slots.get(key)
         if slot is None:
             slot = self._slots[key] = _Slot()
         async with slot.opening:
-            if slot.connection is None or not slot.connection.is_open:
-                connection = await Connection.connect(
-                    host,
-                    port,
-                    client_id=f"{self._client_id}-{purpose}" if purpose else self._client_id,
-                    timeout_s=timeout_s,
-                    security=self._security(),
-                )
-                if self._slots.get(key) is not slot:
-                    connection.close()
-                    raise NetworkFailed(f"the connection to {host}:{port} is no longer needed")
-                slot.connection = connection
-                connection.on_broken = lambda: self._broken(key, slot)
+            if not slot.is_closed and (slot.connection is None or not slot.connection.is_open):
+                attempt = slot.attempt = asyncio.ensure_future(self._open(key, slot, timeout_s))
+                try:
+                    await asyncio.wait([attempt])
+                finally:
+                    attempt.cancel()
+                if not attempt.cancelled():
+                    attempt.result()
+            if slot.is_closed or slot.connection is None:
+                raise NetworkFailed(f"the connection to {host}:{port} is no longer needed")
             return slot.connection
+
+    async def _open(self, key: _Key, slot: _Slot, timeout_s: float) -> None:
+        slot.connection = await Connection.connect(
+            key.host,
+            key.port,
+            client_id=f"{self._client_id}-{key.purpose}" if key.purpose else self._client_id,
+            timeout_s=timeout_s,
+            security=self._security(),
+        )
+        slot.connection.on_broken = lambda: self._broken(key, slot)
 
     def drop(self, host: str, port: int) -> None:
         """Close the connections to an address."""

@@ -21,6 +21,7 @@ class Server:
         self.writers: list[asyncio.StreamWriter] = []
         self.clients: list[str] = []
         self.port = 0
+        self.is_silent = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -28,6 +29,8 @@ class Server:
             while True:
                 request = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
                 self.clients.append(request[10 : 10 + int.from_bytes(request[8:10], "big")].decode())
+                if self.is_silent:
+                    continue
                 await asyncio.sleep(0.01)
                 frame = request[4:8] + ANSWER
                 writer.write(len(frame).to_bytes(4, "big") + frame)
@@ -94,5 +97,41 @@ def test_a_connection_that_is_dropped_while_it_opens_fails() -> None:
         pool.close()
         with pytest.raises(NetworkFailed, match="is no longer needed"):
             await opening
+
+    with_server(scenario)
+
+
+def test_a_connection_to_a_silent_node_fails_as_soon_as_it_is_dropped() -> None:
+    async def scenario(server: Server) -> None:
+        server.is_silent = True
+        pool = ConnectionPool("node-1")
+        requests = [asyncio.ensure_future(server.connect(pool)) for _ in range(2)]
+        while not server.clients:
+            await asyncio.sleep(0)
+        pool.drop("127.0.0.1", server.port)
+        async with asyncio.timeout(1):
+            for request in requests:
+                with pytest.raises(NetworkFailed, match="is no longer needed"):
+                    await request
+        server.is_silent = False
+        assert (await server.connect(pool)).is_open
+        pool.close()
+
+    with_server(scenario)
+
+
+def test_a_request_that_is_cancelled_while_its_connection_opens_leaves_the_pool_usable() -> None:
+    async def scenario(server: Server) -> None:
+        server.is_silent = True
+        pool = ConnectionPool("node-1")
+        request = asyncio.ensure_future(server.connect(pool))
+        while not server.clients:
+            await asyncio.sleep(0)
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        server.is_silent = False
+        assert (await server.connect(pool)).is_open
+        pool.close()
 
     with_server(scenario)
