@@ -79,7 +79,7 @@ def test_the_streaming_query_of_the_readme_copies_a_topic(tmp_path: Path, node: 
 def test_the_samples_of_the_spark_tutorial_run_one_after_the_other(tmp_path: Path, node: OttlaNode) -> None:
     batch, stream, values = code_blocks("docs/tutorials/spark.md", "python")
     output = run_python(tmp_path, node, f"{batch}{stream}{values}print(orders.schema.simpleString())\n")
-    assert "a book" in output
+    assert '{"id": 1, "item"' in output  # Spark shows the first 20 characters
     assert "id:bigint" in output.splitlines()[-1]
     assert consume_values(tmp_path, node, "copy") == sorted(ORDERS)
 
@@ -117,9 +117,7 @@ def test_the_expectations_of_the_pipeline_tutorial_work(tmp_path: Path, node: Ot
     [sample] = code_blocks("docs/tutorials/pipeline.md", "python")
     run_ottla(tmp_path, node, "pipeline", "init", "shop", "-b", node.address)
     definitions = next((tmp_path / "shop").rglob("*.py"))
-    bronze = definitions.read_text()
-    (definitions.parent / "tutorial.py").write_text(sample.replace("def orders", "def checked_orders"))
-    assert "bronze" in bronze
+    (definitions.parent / "tutorial.py").write_text(sample)
     try:
         assert "completed" in run_ottla(tmp_path, node, "pipeline", "run", "shop")
     finally:
