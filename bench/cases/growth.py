@@ -31,7 +31,7 @@ NODES = 3
 ONE_BY_ONE = 500
 BUSY, WIDE_RECORDS, WIDE_RECORDS_PER_S = 5, 300, 60.0
 SETTLED_PARTITIONS_PER_S = 500
-"""Partitions that a cluster creates and replicates per second, at least. Cases wait accordingly before they measure."""
+"""The minimum number of partitions that a cluster creates and replicates per second; sets how long a case settles."""
 
 
 @case(

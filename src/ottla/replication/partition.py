@@ -244,7 +244,7 @@ class Partition:
         self.check_leader()
         if self.log.high_watermark < offset:
             return False
-        needed = min(self.log.settings.min_insync_replicas, len(self.assignment.replicas))
+        needed = self.effective_min_isr
         if len(self.maximal_isr) < needed:
             raise NotEnoughReplicasAfterAppend(f"{self.topic}-{self.index} has fewer than {needed} in-sync replicas")
         return True
@@ -338,10 +338,14 @@ class Partition:
         return tuple({*self.assignment.isr, *proposal.isr})
 
     @property
+    def effective_min_isr(self) -> int:
+        """The in-sync replicas that `acks=all` needs: `min.insync.replicas`, or all replicas if there are fewer."""
+        return min(self.log.settings.min_insync_replicas, len(self.assignment.replicas))
+
+    @property
     def is_under_min_isr(self) -> bool:
-        """Whether the ISR is smaller than `min.insync.replicas` and does not include all replicas."""
-        in_sync = len(self.assignment.isr)
-        return in_sync < self.log.settings.min_insync_replicas and in_sync < len(self.assignment.replicas)
+        """Whether the ISR is too small for `acks=all`."""
+        return len(self.assignment.isr) < self.effective_min_isr
 
     def maybe_expand(self, replica: int) -> None:
         """Propose to add a follower to the ISR if it has caught up."""

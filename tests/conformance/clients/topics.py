@@ -17,7 +17,7 @@ def create_topic(node: OttlaNode, topic: str, partitions: int = 1, **configs: st
 
 
 def read_committed_offsets(node: OttlaNode, group: str, topic: str, partitions: int) -> list[int]:
-    """Return the committed offset of each partition, negative if there is none."""
+    """Return the committed offset of each partition; a negative one means that the group has not committed."""
     reader = Consumer({"bootstrap.servers": node.address, "group.id": group})
     queried = [TopicPartition(topic, partition) for partition in range(partitions)]
     offsets = [position.offset for position in reader.committed(queried, timeout=TIMEOUT_S)]

@@ -120,7 +120,7 @@ class Side:
         return _decode(self, schema_of(type(request)).key, version, ASKED_ALONE, frame)
 
     def require_answer(self, answer: Any) -> Any:
-        """Return the answer, or fail with the end of the node's log if there is none."""
+        """Return the answer. If the node does not answer, fail with the end of its log."""
         assert not isinstance(answer, str), f"{self.name} is {answer}; end of its log: {self.log_tail()[-3000:]}"
         return answer
 

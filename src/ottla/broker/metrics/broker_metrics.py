@@ -61,8 +61,7 @@ def _watch_pool(registry: Registry, pool: RequestWorkers) -> None:
 def watch_broker(registry: Registry, broker: BrokerNode) -> None:
     """Register the metrics of replicas, waiting requests and fetch sessions."""
     sessions = broker.sessions
-    registry.collect(lambda: _replicas(broker.partitions))
-    registry.collect(lambda: _late_transactions(broker))
+    registry.collect(lambda: _replicas(broker))
     registry.collect(lambda: _purgatory(broker.timer))
     registry.collect(lambda: _expirations(broker.expirations, broker.partitions))
     registry.collect(lambda: broker.pushed.families(broker.now_ms()))
@@ -140,8 +139,10 @@ def _connections(listeners: Sequence[Listener]) -> Iterator[Family]:
     yield from (count, accepted, closed, refused)
 
 
-def _replicas(partitions: Partitions) -> Iterator[Family]:
-    count = leaders = under = under_min = at_min = reassigning = offline = 0
+def _replicas(broker: BrokerNode) -> Iterator[Family]:
+    partitions = broker.partitions
+    now_ms, max_timeout_ms = broker.now_ms(), broker.setting("transaction.max.timeout.ms")
+    count = leaders = under = under_min = at_min = reassigning = offline = late = 0
     broken = {directory.path for directory in partitions.logs.directories if not directory.is_online}
     for partition in partitions:
         count += 1
@@ -151,11 +152,12 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
             leaders += 1
             assignment = partition.assignment
             in_sync = len(assignment.isr)
-            needed = min(partition.log.settings.min_insync_replicas, len(assignment.replicas))
+            needed = partition.effective_min_isr
             under += in_sync < len(assignment.replicas) - len(assignment.adding)
             under_min += in_sync < needed
             at_min += in_sync == needed
             reassigning += assignment.is_reassigning
+            late += partition.log.producers.has_late_transaction(now_ms, max_timeout_ms)
     prefix = "kafka_server_replicamanager_"
     for name, what, value in (
         ("partitioncount", "Partitions with a replica on this broker.", count),
@@ -173,25 +175,15 @@ def _replicas(partitions: Partitions) -> Iterator[Family]:
         ),
         ("reassigningpartitions", "Partitions led by this broker that are being reassigned.", reassigning),
         ("offlinereplicacount", "Replicas in log directories that are offline.", offline),
+        (
+            "partitionswithlatetransactionscount",
+            "Partitions led by this broker with a transaction that is open for longer than its coordinator allows.",
+            late,
+        ),
     ):
         family = gauge(prefix + name, what)
         family.add(value)
         yield family
-
-
-def _late_transactions(broker: BrokerNode) -> Iterator[Family]:
-    family = gauge(
-        "kafka_server_replicamanager_partitionswithlatetransactionscount",
-        "Partitions led by this broker with a transaction that is open for longer than its coordinator allows.",
-    )
-    now_ms, max_timeout_ms = broker.now_ms(), broker.setting("transaction.max.timeout.ms")
-    family.add(
-        sum(
-            partition.is_leader and partition.log.producers.has_late_transaction(now_ms, max_timeout_ms)
-            for partition in broker.partitions
-        )
-    )
-    yield family
 
 
 def _purgatory(timer: Timer) -> Iterator[Family]:

@@ -255,7 +255,7 @@ class LogDirectory:
         self.environment.background.later(log.settings.file_delete_delay_ms, lambda: self._remove(log))
 
     def mark_stray(self, log: PartitionLog) -> None:
-        """Take a log out of service whose partition is not assigned to this broker, and keep its files for an operator.
+        """Take a log out of service if its partition is not assigned to this broker. Its files stay for an operator.
 
         The new name is synced later, as for a deleted log: after a crash the next start finds the log stray again.
         """
